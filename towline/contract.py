@@ -8,7 +8,9 @@ All messages are plain JSON. Times are ISO 8601 UTC strings, durations are secon
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 WORKFLOW_TYPE = "ManagedJob"
 QUERY_STATUS = "status"
@@ -23,6 +25,7 @@ class Activity:
     TAIL_LOGS = "tail_logs"
     STOP_TASK = "stop_task"
     RELEASE = "release"
+    WORKER_SETTINGS = "worker_settings"  # local: answers at once, from the worker's own configuration
 
 
 class Failure:
@@ -155,8 +158,10 @@ class Ledger:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What a worker's configuration says about timing; recorded in the history by `provision`'s result."""
+    """What a worker's configuration says; recorded in the history, since a workflow reads no environment.
+    `search_attributes` is false where the server does not have ours: an upsert would then block the job for ever."""
 
+    search_attributes: bool = True
     heartbeat_timeout_s: float = 30.0
     unreachable_limit_s: float = 1800.0
     stop_grace_s: float = 10.0
@@ -182,7 +187,6 @@ class ProvisionResult:
     """All nodes of the task in the order of their ranks, those kept and those new."""
 
     nodes: list[Node]
-    settings: WorkerSettings = field(default_factory=WorkerSettings)
 
 
 @dataclass(frozen=True)
@@ -215,11 +219,12 @@ class RunTaskResult:
 
 @dataclass(frozen=True)
 class TailLogsInput:
-    """Bring every attempt's output from these nodes to the log store, from attempt `first_attempt` on."""
+    """Bring every attempt's output from one node to the log store, from attempt `first_attempt` on, until the task is
+    closed there."""
 
     job: JobRef
     task_index: int
-    nodes: list[Node]
+    node: Node
     first_attempt: int
     settings: WorkerSettings = field(default_factory=WorkerSettings)
 
@@ -231,16 +236,57 @@ class StopTaskInput:
     job: JobRef
     task_index: int
     nodes: list[Node]
-    grace_s: float
+    ledger: Ledger
+    settings: WorkerSettings = field(default_factory=WorkerSettings)
+
+
+@dataclass(frozen=True)
+class StopTaskResult:
+    """The account as the nodes give it, the stopped attempt included."""
+
+    ledger: Ledger
 
 
 @dataclass(frozen=True)
 class ReleaseInput:
-    """Give back every node of the task, also those not known here (found by tag), except `keep` (node ids)."""
+    """Give back `nodes`, and every other node of the task that is found by its tag, except `keep` (node ids).
+    `resources` says with which providers there may be any."""
 
     job: JobRef
     task_index: int
+    resources: dict[str, Any]
+    nodes: list[Node]
     keep: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RunTaskFailure:
+    """What the details of a failure of `run_task` hold beside the message: the account, and the ids of lost nodes."""
+
+    ledger: Ledger
+    lost: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RunTaskHeartbeat:
+    """What `run_task` shows while it runs, and what its next activity attempt starts from."""
+
+    phase: str
+    attempt: int
+    ledger: Ledger
+    nodes: list[str] = field(default_factory=list)
+    unreachable_since: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class TailLogsHeartbeat:
+    """What `tail_logs` shows while it runs: `offset` bytes of the attempt's log are in the log store. At most 8 KiB."""
+
+    attempt: int
+    offset: int
+    last_lines: list[str] = field(default_factory=list)
+    note: str = ""
 
 
 def to_json(message: Any) -> dict[str, Any]:
@@ -248,14 +294,12 @@ def to_json(message: Any) -> dict[str, Any]:
     return asdict(message)
 
 
-def ledger_from_json(data: Any) -> Ledger | None:
-    """The ledger in a heartbeat's or failure's details; None for anything else, also of another version's making."""
-    if not isinstance(data, dict) or not isinstance(data.get("last_attempt"), int):
+_Message = TypeVar("_Message")
+
+
+def from_json(kind: type[_Message], data: Any) -> _Message | None:
+    """The message of `kind` in `data`, fields unknown here ignored; None when it is not one."""
+    try:
+        return TypeAdapter(kind).validate_python(data)
+    except ValidationError:
         return None
-    records = [_record_from_json(each) for each in data.get("records") or [] if isinstance(each, dict)]
-    return Ledger(int(data["last_attempt"]), int(data.get("failures") or 0), records)
-
-
-def _record_from_json(data: dict[str, Any]) -> AttemptRecord:
-    known = AttemptRecord.__dataclass_fields__
-    return AttemptRecord(**{key: value for key, value in data.items() if key in known})
