@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from towline.contract import Failure, Ledger
+from towline.contract import Cause, Failure, Ledger
 from towline.status import Status
 
 
@@ -105,7 +105,9 @@ def _after_infrastructure_failure(policy: Policy, end: RunEnd) -> Decision:
 def _after_interruption(policy: Policy, ledger: Ledger, end: RunEnd) -> Decision:
     """The call ended without a verdict of its own; the account may still say that the budget is spent."""
     last = ledger.records[-1] if ledger.records else None
-    if last and last.attempt == ledger.last_attempt and ledger.failures > policy.max_restarts:
+    if last and last.status == Status.SUCCEEDED:
+        return Decision(Step.FINISH, _with_restarts("", policy, ledger), Status.SUCCEEDED)
+    if last and last.cause in (Cause.USER, Cause.SETUP) and ledger.failures > policy.max_restarts:
         return Decision(Step.FINISH, _with_restarts(last.reason, policy, ledger), Status(last.status))
     return Decision(Step.RESUME, end.message)
 
