@@ -1,0 +1,1 @@
+"""Workflows: sequence and time, nothing else."""

@@ -1,0 +1,289 @@
+"""One task, from its first node to its last released one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.workflow import ActivityHandle
+
+from workflows import calls, run_end
+
+with workflow.unsafe.imports_passed_through():
+    from towline.contract import (
+        AttemptStatus,
+        Node,
+        ProvisionInput,
+        ProvisionResult,
+        ReleaseInput,
+        RunTaskInput,
+        StopTaskInput,
+        StopTaskResult,
+        TailLogsInput,
+        WorkerSettings,
+        from_json,
+    )
+    from towline.decision import Decision, Step, decide, restarts_left
+    from towline.ledger import without_records
+    from towline.pacing import interruption_pause_s, recovery_pause_s
+    from towline.spec import TaskSpec
+    from towline.state import JobState, NodeStanding, TaskState
+    from towline.status import Status
+
+
+class TaskWalk:
+    """Sees one task to its end: provision, run, restart, recover; and, whatever happens, stop and release.
+
+    Cancelling is delivered once, at the await of the moment. While attempts go on it ends them; once the nodes are being
+    given back it is only noted, since that is what it asks for.
+    """
+
+    def __init__(
+        self,
+        state: JobState,
+        index: int,
+        spec: TaskSpec,
+        settings: WorkerSettings,
+        publish: Callable[[], None],
+    ) -> None:
+        self._job = state.job
+        self._of = f"task {index + 1}/{len(state.tasks)} {state.tasks[index].name}"
+        self._total = len(state.tasks)
+        self._index = index
+        self._task: TaskState = state.tasks[index]
+        self._state = state
+        self._spec = spec
+        self._resources: dict[str, Any] = spec.resources.to_input()
+        self._settings = settings
+        self._publish = publish
+        self._tails: dict[str, ActivityHandle[Any]] = {}
+        self._calls = 0
+        self._interruptions = 0
+        self.cancelled = False
+
+    async def run(self) -> None:
+        """Returns when the task is in a final status and its nodes are confirmed gone."""
+        try:
+            self._move(Status.STARTING)
+            end = await self._walk()
+        except (asyncio.CancelledError, ActivityError) as error:
+            if not is_cancelled_exception(error):
+                raise
+            self.cancelled = True
+            end = Decision(Step.FINISH, "cancelled", Status.CANCELLED)
+        await self._despite_cancel(self._give_back(end))
+
+    async def _walk(self) -> Decision:
+        """Provision and run until the decision is to finish."""
+        refusal = await self._provision()
+        while refusal is None:
+            decision = await self._run_once()
+            if decision.step is Step.FINISH:
+                return decision
+            refusal = await self._follow(decision)
+        return refusal
+
+    async def _follow(self, decision: Decision) -> Decision | None:
+        """Do what a decision other than FINISH asks for; another decision comes back when that ends the task."""
+        if decision.step is Step.RESUME:
+            self._move(Status.RUNNING, decision.reason)
+            await self._pause(interruption_pause_s(self._interruptions), "pause before run_task is called again")
+            return None
+        if decision.step is Step.REPLACE:
+            self._move(Status.RUNNING, decision.reason)
+            await self._stop_and_drain()
+            return await self._reprovision(keep=[])
+        self._move(Status.RECOVERING, decision.reason)
+        self._task.mark(decision.lost, NodeStanding.LOST)
+        for node_id in decision.lost:
+            self._cancel_tail(node_id)
+        return await self._reprovision(keep=self._task.held)
+
+    async def _reprovision(self, keep: list[Node]) -> Decision | None:
+        if len(keep) < self._spec.num_nodes:
+            await self._release(keep=[node.node_id for node in keep])
+        await self._pause(recovery_pause_s(self._task.ledger.records), "pause before the next attempt")
+        return await self._provision()
+
+    async def _provision(self) -> Decision | None:
+        """Get the nodes that are missing; a decision comes back when there can be none."""
+        keep = self._task.held
+        if len(keep) < self._spec.num_nodes:
+            self._task.generation += 1
+            request = ProvisionInput(
+                job=self._job,
+                task_index=self._index,
+                task_name=self._task.name,
+                num_nodes=self._spec.num_nodes,
+                generation=self._task.generation,
+                resources=self._resources,
+                keep=keep,
+            )
+            try:
+                answer = await calls.provision(request, self._settings, f"{self._of}: provision")
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                return _provision_failed(error)
+            result = from_json(ProvisionResult, answer)
+            if result is None or len(result.nodes) != self._spec.num_nodes:
+                text = "provision returned what is not its result"
+                return Decision(Step.FINISH, text, Status.FAILED_CONTROLLER)
+            self._task.provisioned(result.nodes)
+        self._tail_new_nodes()
+        self._move(Status.RUNNING)
+        return None
+
+    async def _run_once(self) -> Decision:
+        """One call of `run_task`: as many attempts as its RetryPolicy restarts."""
+        self._calls += 1
+        before = self._task.ledger.last_attempt
+        task, policy = self._task, self._task.policy
+        left = restarts_left(policy, task.ledger)
+        request = RunTaskInput(
+            job=self._job,
+            task_index=self._index,
+            task_name=task.name,
+            num_tasks=self._total,
+            nodes=task.held,
+            max_restarts=task.max_restarts,
+            recoveries=task.recoveries,
+            ledger=without_records(task.ledger),
+            setup=self._spec.setup,
+            run=self._spec.run,
+            envs=dict(self._spec.envs),
+            recover_on_exit_codes=list(self._spec.resources.job_recovery.recover_on_exit_codes),
+            restart_nodes=task.restart_nodes,
+            num_gpus_per_node=self._spec.resources.gpus_per_node,
+            settings=self._settings,
+        )
+        in_place = 0 if task.restart_nodes == "replace" else left
+        summary = f"{self._of}: attempt {before + 1}, restart {task.restarts}/{task.max_restarts}"
+        try:
+            end, ledger = run_end.of_result(await calls.run_task(request, self._calls, in_place, summary))
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            end, ledger = run_end.of_error(error)
+        task.take(ledger)
+        self._interruptions = 0 if task.ledger.last_attempt > before else self._interruptions + 1
+        return decide(policy, task.ledger, end)
+
+    async def _give_back(self, end: Decision) -> None:
+        """Stop, drain, release; then the final status where it is not said yet."""
+        if end.status is Status.CANCELLED:
+            self._move(Status.CANCELLING, end.reason)
+        elif end.status is not None:
+            self._move(end.status, end.reason)
+        if end.status is Status.SUCCEEDED:
+            await self._drain()
+        else:
+            await self._stop_and_drain()
+        await self._release(keep=[])
+        if end.status is Status.CANCELLED:
+            finished = self._task.ledger.records[-1:]
+            done = bool(finished) and finished[0].status == AttemptStatus.SUCCEEDED
+            status = Status.SUCCEEDED if done else Status.CANCELLED
+            self._move(status, "" if done else end.reason)
+        self._publish()
+
+    async def _stop_and_drain(self) -> None:
+        """End what runs on the nodes that are left, and let nothing start there any more; what it prints is kept."""
+        if self._task.held:
+            self._calls += 1
+            request = StopTaskInput(
+                job=self._job,
+                task_index=self._index,
+                nodes=self._task.held,
+                ledger=without_records(self._task.ledger),
+                settings=self._settings,
+            )
+            try:
+                answer = await calls.stop_task(request, self._calls, f"{self._of}: stop")
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                workflow.logger.warning("stop_task gave up: %s", error.cause)
+            else:
+                result = from_json(StopTaskResult, answer)
+                self._task.take(result.ledger if result else None)
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Wait, bounded, until every tail has brought its node's last byte to the log store."""
+        tails = list(self._tails.values())
+        limit = timedelta(seconds=self._settings.drain_limit_s)
+        try:
+            await workflow.wait_condition(lambda: all(tail.done() for tail in tails), timeout=limit)
+        except TimeoutError:
+            workflow.logger.warning("logs were not drained within %s", limit)
+        for node_id in list(self._tails):
+            self._cancel_tail(node_id)
+
+    async def _release(self, keep: list[str]) -> None:
+        self._calls += 1
+        nodes = [each.node for each in self._task.nodes if each.node.node_id not in keep]
+        request = ReleaseInput(
+            job=self._job,
+            task_index=self._index,
+            resources=self._resources,
+            nodes=nodes,
+            keep=keep,
+        )
+        await calls.release(request, self._settings, self._calls, f"{self._of}: release")
+        self._task.mark([node.node_id for node in nodes], NodeStanding.RELEASED)
+
+    def _tail_new_nodes(self) -> None:
+        for node in self._task.held:
+            if node.node_id in self._tails:
+                continue
+            request = TailLogsInput(
+                job=self._job,
+                task_index=self._index,
+                node=node,
+                first_attempt=self._task.ledger.last_attempt + 1,
+                settings=self._settings,
+            )
+            self._tails[node.node_id] = calls.tail_logs(request, f"{self._of}: logs of node {node.rank}")
+
+    def _cancel_tail(self, node_id: str) -> None:
+        tail = self._tails.pop(node_id, None)
+        if tail is None:
+            return
+        tail.add_done_callback(_outcome_is_known)
+        tail.cancel()
+
+    async def _pause(self, seconds: float, why: str) -> None:
+        if seconds > 0:
+            await workflow.sleep(timedelta(seconds=seconds), summary=f"{self._of}: {why}")
+
+    async def _despite_cancel(self, work: Coroutine[Any, Any, None]) -> None:
+        """Finish `work` though a cancel arrives; it is delivered once, so once is enough."""
+        task = asyncio.create_task(work)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            await task
+
+    def _move(self, status: Status, reason: str = "") -> None:
+        self._task.move(status, reason, workflow.now().isoformat())
+        self._publish()
+
+
+def _outcome_is_known(tail: asyncio.Future[Any]) -> None:
+    """Trouble with logs never changes a task's outcome."""
+    if not tail.cancelled():
+        tail.exception()
+
+
+def _provision_failed(error: ActivityError) -> Decision:
+    cause = error.cause
+    kind = cause.type if isinstance(cause, ApplicationError) else None
+    status = Status(kind) if kind in (Status.FAILED_PRECHECKS, Status.FAILED_NO_RESOURCE) else Status.FAILED_CONTROLLER
+    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+    return Decision(Step.FINISH, message, status)
