@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from towline.contract import AttemptRecord, Cause, Ledger
+from towline.contract import AttemptRecord, AttemptStatus, Cause, Ledger
 
-MOST_RECORDS = 40
+MOST_RECORDS = 25
 """Records that one activity call may gather before it reports them to the workflow: keeps heartbeats below 8 KiB."""
 
 _SPENDS_BUDGET = frozenset({Cause.USER, Cause.SETUP})
@@ -16,7 +16,8 @@ def record(ledger: Ledger, ended: AttemptRecord) -> Ledger:
     """The account with one more ended attempt; an attempt already in it changes nothing."""
     if ended.attempt <= ledger.last_attempt:
         return ledger
-    failures = ledger.failures + (1 if ended.cause in _SPENDS_BUDGET else 0)
+    spent = ended.status in (AttemptStatus.FAILED, AttemptStatus.FAILED_SETUP) and ended.cause in _SPENDS_BUDGET
+    failures = ledger.failures + (1 if spent else 0)
     return Ledger(ended.attempt, failures, [*ledger.records, ended])
 
 

@@ -1,0 +1,223 @@
+"""Running attempts of a task on its node: start or re-attach, watch to the end, judge the end.
+
+Nothing here kills or takes away anything: that is for `stop` and `release`. Nothing here counts restarts down: it only
+keeps the account (`Ledger`) exact, and whoever calls decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from towline.contract import AttemptRecord, AttemptStatus, Cause, Ledger, Node, RunTaskInput
+from towline.environment import task_environment
+from towline.errors import ConnectionLost, HostKeyChanged, ProviderUnavailable
+from towline.ledger import record
+from towline.providers.protocol import NodeReport, NodeState, Provider
+from towline.ssh.client import Connection, SshClient
+from towline.supervision import Commands, NodeAttempt, NodeTask
+
+LONGEST_RETRY_PAUSE_S = 5.0
+PREEMPTION_NOTICE_S = 40.0
+"""How long a spot node's exit by SIGTERM or SIGKILL is held against the provider before the user pays for it: a
+preemption ends the processes first, and the provider knows of it up to half a minute later."""
+
+_ENDED_BY_A_SIGNAL = frozenset({128 + 9, 128 + 15})
+_KILLED = 128 + 9
+
+
+@dataclass
+class Progress:
+    """Where the attempt stands, for the heartbeat. `unreachable_since` is an ISO 8601 time, or None."""
+
+    attempt: int
+    ledger: Ledger
+    phase: str = "connecting"
+    unreachable_since: str | None = None
+    note: str = ""
+
+
+class NodeGone(Exception):
+    """The node is lost, by the provider's judgement or after the limit; `cause` is a `contract.Cause`."""
+
+    def __init__(self, cause: str, reason: str) -> None:
+        self.cause = cause
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Attempting:
+    """One call's work: the next attempt that is not yet in the account, from wherever it stands to its judged end."""
+
+    def __init__(
+        self,
+        request: RunTaskInput,
+        ssh: SshClient,
+        provider: Provider,
+        progress: Progress,
+        report: Callable[[], None],
+    ) -> None:
+        self._request = request
+        self._node: Node = request.nodes[0]
+        self._ssh = ssh
+        self._provider = provider
+        self._progress = progress
+        self._report = report
+        self._failed_connects = 0
+
+    async def run(self) -> tuple[Ledger, bool]:
+        """The account with the attempt that ended, and whether the node is lost. Raises AttemptSuperseded and
+        TaskClosed when this call is out of date."""
+        try:
+            ended, lost = await self._ended_attempt(), False
+        except NodeGone as gone:
+            ended, lost = self._lost_attempt(gone), True
+        return record(self._progress.ledger, ended), lost
+
+    async def _ended_attempt(self) -> AttemptRecord:
+        """Look again after every lost connection, until the node itself has said how the attempt ended."""
+        while True:
+            try:
+                async with self._ssh.connect(self._provider.access(self._node)) as connection:
+                    return await self._through(connection)
+            except HostKeyChanged as error:
+                raise NodeGone(Cause.NODE_LOST, f"node {self._node.node_id} lost: {error}") from error
+            except ConnectionLost as error:
+                await self._wait_unreachable(error)
+
+    async def _through(self, connection: Connection) -> AttemptRecord:
+        task = NodeTask(connection, self._request.job.key, self._request.task_index)
+        await self._catch_up(task)
+        number = self._progress.attempt
+        self._progress.phase = "starting"
+        self._reached()
+        attempt = await task.ensure(number, self._commands(number))
+        if attempt.state == "running":
+            self._show_phase(attempt.phase)
+            attempt = await task.watch(number, self._show_phase)
+        return await self._judge(connection, attempt)
+
+    async def _catch_up(self, task: NodeTask) -> None:
+        """Take over what the node knows and the account does not: all but the newest attempt there ended in place, so
+        by the user's failures. The newest is the one to attach to."""
+        on_node = [each for each in await task.attempts() if each.attempt > self._progress.ledger.last_attempt]
+        for each in on_node[:-1]:
+            self._progress.ledger = record(self._progress.ledger, user_ended(each))
+        self._progress.attempt = self._progress.ledger.last_attempt + 1
+
+    def _commands(self, number: int) -> Commands:
+        request, ledger = self._request, self._progress.ledger
+        envs = task_environment(request, number, ledger.failures)
+        return Commands(setup=request.setup, run=request.run, envs=envs)
+
+    async def _judge(self, connection: Connection, attempt: NodeAttempt) -> AttemptRecord:
+        """Who ended the attempt. A non-zero exit is held against the provider before it spends budget."""
+        if attempt.state == "rebooted":
+            return _record(attempt, AttemptStatus.NODE_LOST, Cause.REBOOT, "the node was rebooted")
+        ended = user_ended(attempt)
+        if ended.status == AttemptStatus.SUCCEEDED:
+            return ended
+        self._progress.phase = "judging"
+        self._report()
+        await self._confirm_node(connection, ended)
+        if ended.exit_code in self._request.recover_on_exit_codes:
+            reason = f"exit code {ended.exit_code} is in recover_on_exit_codes"
+            return _record(attempt, AttemptStatus.FAILED, Cause.EXIT_CODE_RULE, reason)
+        return ended
+
+    async def _confirm_node(self, connection: Connection, ended: AttemptRecord) -> None:
+        """Raises NodeGone or ConnectionLost unless the node outlived the attempt."""
+        self._raise_if_gone(await self._provider_report())
+        if self._node.spot and ended.exit_code in _ENDED_BY_A_SIGNAL and self._node.provider != "local":
+            try:
+                await asyncio.wait_for(connection.wait_lost(), PREEMPTION_NOTICE_S)
+            except TimeoutError:
+                self._raise_if_gone(await self._provider_report())
+            else:
+                raise ConnectionLost(f"the connection to node {self._node.node_id} broke after the attempt ended")
+
+    async def _provider_report(self) -> NodeReport:
+        while True:
+            try:
+                return await self._provider.describe(self._node)
+            except ProviderUnavailable as error:
+                self._progress.note = f"waiting for provider {self._node.provider}: {error}"
+                self._report()
+                await self._pause()
+
+    async def _wait_unreachable(self, error: ConnectionLost) -> None:
+        """The provider judges: raises NodeGone when it says so or when the limit has passed, else waits a little."""
+        now = datetime.now(UTC)
+        progress = self._progress
+        progress.unreachable_since = progress.unreachable_since or now.isoformat()
+        progress.note = str(error)
+        self._report()
+        try:
+            self._raise_if_gone(await self._provider.describe(self._node))
+        except ProviderUnavailable as unknown:
+            progress.note = f"{error}; {unknown}"
+        limit = self._request.settings.unreachable_limit_s
+        if (now - datetime.fromisoformat(progress.unreachable_since)).total_seconds() > limit:
+            reason = f"node {self._node.node_id} lost: unreachable for {limit:.0f} s ({error})"
+            raise NodeGone(Cause.NODE_LOST, reason) from error
+        await self._pause()
+
+    async def _pause(self) -> None:
+        """Grows from a quarter of a second, with jitter, so that many waiting tasks do not come back at once."""
+        self._failed_connects += 1
+        longest = min(0.25 * 2 ** min(self._failed_connects, 10), LONGEST_RETRY_PAUSE_S)
+        await asyncio.sleep(longest * random.uniform(0.5, 1.0))
+
+    def _raise_if_gone(self, report: NodeReport) -> None:
+        if report.state == NodeState.GONE:
+            cause = Cause.PREEMPTED if report.preempted else Cause.NODE_LOST
+            raise NodeGone(cause, f"node {self._node.node_id} lost: {report.reason or 'gone'}")
+
+    def _lost_attempt(self, gone: NodeGone) -> AttemptRecord:
+        return AttemptRecord(
+            attempt=self._progress.attempt,
+            status=AttemptStatus.NODE_LOST,
+            cause=gone.cause,
+            reason=gone.reason,
+            ended_at=datetime.now(UTC).isoformat(),
+        )
+
+    def _reached(self) -> None:
+        self._failed_connects = 0
+        self._progress.unreachable_since = None
+        self._progress.note = ""
+        self._report()
+
+    def _show_phase(self, phase: str) -> None:
+        self._progress.phase = phase
+        self._report()
+
+
+def user_ended(attempt: NodeAttempt) -> AttemptRecord:
+    """The record of an attempt that ended on a node that lives: by its exit code, the user's doing."""
+    if attempt.state == "supervisor_killed":
+        reason = "its supervisor was killed on the node (out of memory?)"
+        return _record(attempt, AttemptStatus.FAILED, Cause.USER, reason, exit_code=_KILLED)
+    if attempt.exit_code == 0:
+        return _record(attempt, AttemptStatus.SUCCEEDED, Cause.USER, "exit code 0")
+    if attempt.phase == "setup":
+        reason = f"setup ended with exit code {attempt.exit_code}"
+        return _record(attempt, AttemptStatus.FAILED_SETUP, Cause.SETUP, reason)
+    return _record(attempt, AttemptStatus.FAILED, Cause.USER, f"exit code {attempt.exit_code}")
+
+
+def _record(
+    attempt: NodeAttempt, status: str, cause: str, reason: str, exit_code: int | None = None
+) -> AttemptRecord:
+    return AttemptRecord(
+        attempt=attempt.attempt,
+        status=status,
+        exit_code=attempt.exit_code if exit_code is None else exit_code,
+        cause=cause,
+        reason=reason,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at or datetime.now(UTC).isoformat(),
+    )
