@@ -47,14 +47,16 @@ class RunTaskActivity:
         earlier = _last_heartbeat()
         known = merge(request.ledger, earlier.ledger if earlier else None)
         progress = Progress(known.last_attempt + 1, known)
-        progress.unreachable_since = earlier.unreachable_since if earlier else None
+        if earlier:
+            progress.unreachable_since = earlier.unreachable_since
+            progress.started_at = earlier.started_at if earlier.attempt == progress.attempt else None
         async with beating(lambda: _heartbeat(request, progress)) as report:
             provider = self._providers.get(request.nodes[0].provider)
             attempting = Attempting(request, self._ssh, provider, progress, report)
             try:
                 progress.ledger, lost = await until_worker_stops(attempting.run())
             except asyncio.CancelledError:
-                if activity.cancellation_details() and _worker_stops():
+                if _worker_stops():
                     raise _worker_stopping(progress.ledger) from None
                 raise
             except WorkerStopping:
@@ -118,6 +120,7 @@ def _heartbeat(request: RunTaskInput, progress: Progress) -> dict[str, Any]:
             attempt=progress.attempt,
             ledger=progress.ledger,
             nodes=[node.node_id for node in request.nodes],
+            started_at=progress.started_at,
             unreachable_since=progress.unreachable_since,
             note=progress.note[:300],
         )

@@ -21,10 +21,6 @@ from towline.ssh.client import Connection, SshClient
 from towline.supervision import Commands, NodeAttempt, NodeTask
 
 LONGEST_RETRY_PAUSE_S = 5.0
-PREEMPTION_NOTICE_S = 40.0
-"""How long a spot node's exit by SIGTERM or SIGKILL is held against the provider before the user pays for it: a
-preemption ends the processes first, and the provider knows of it up to half a minute later."""
-
 _ENDED_BY_A_SIGNAL = frozenset({128 + 9, 128 + 15})
 _KILLED = 128 + 9
 
@@ -36,6 +32,7 @@ class Progress:
     attempt: int
     ledger: Ledger
     phase: str = "connecting"
+    started_at: str | None = None
     unreachable_since: str | None = None
     note: str = ""
 
@@ -90,23 +87,29 @@ class Attempting:
 
     async def _through(self, connection: Connection) -> AttemptRecord:
         task = NodeTask(connection, self._request.job.key, self._request.task_index)
-        await self._catch_up(task)
-        number = self._progress.attempt
-        self._progress.phase = "starting"
+        attempt = await self._catch_up(task)
         self._reached()
-        attempt = await task.ensure(number, self._commands(number))
+        number = self._progress.attempt
+        if attempt is None or attempt.state != "ended":
+            attempt = await task.ensure(number, self._commands(number))
+        self._progress.started_at = attempt.started_at
         if attempt.state == "running":
             self._show_phase(attempt.phase)
             attempt = await task.watch(number, self._show_phase)
-        return await self._judge(connection, attempt)
+        ended = await self._judge(connection, attempt)
+        if ended.status == AttemptStatus.SUCCEEDED:
+            await task.close()  # nothing follows: whoever tails the logs may leave
+        return ended
 
-    async def _catch_up(self, task: NodeTask) -> None:
+    async def _catch_up(self, task: NodeTask) -> NodeAttempt | None:
         """Take over what the node knows and the account does not: all but the newest attempt there ended in place, so
-        by the user's failures. The newest is the one to attach to."""
+        by the user's failures. The newest is the one to attach to; None when there is none."""
         on_node = [each for each in await task.attempts() if each.attempt > self._progress.ledger.last_attempt]
         for each in on_node[:-1]:
             self._progress.ledger = record(self._progress.ledger, user_ended(each))
         self._progress.attempt = self._progress.ledger.last_attempt + 1
+        self._progress.phase = "starting"
+        return on_node[-1] if on_node else None
 
     def _commands(self, number: int) -> Commands:
         request, ledger = self._request, self._progress.ledger
@@ -131,9 +134,10 @@ class Attempting:
     async def _confirm_node(self, connection: Connection, ended: AttemptRecord) -> None:
         """Raises NodeGone or ConnectionLost unless the node outlived the attempt."""
         self._raise_if_gone(await self._provider_report())
-        if self._node.spot and ended.exit_code in _ENDED_BY_A_SIGNAL and self._node.provider != "local":
+        notice_s = self._provider.preemption_notice_s
+        if self._node.spot and ended.exit_code in _ENDED_BY_A_SIGNAL and notice_s:
             try:
-                await asyncio.wait_for(connection.wait_lost(), PREEMPTION_NOTICE_S)
+                await asyncio.wait_for(connection.wait_lost(), notice_s)
             except TimeoutError:
                 self._raise_if_gone(await self._provider_report())
             else:
@@ -182,6 +186,7 @@ class Attempting:
             status=AttemptStatus.NODE_LOST,
             cause=gone.cause,
             reason=gone.reason,
+            started_at=self._progress.started_at,
             ended_at=datetime.now(UTC).isoformat(),
         )
 

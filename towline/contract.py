@@ -275,6 +275,7 @@ class RunTaskHeartbeat:
     attempt: int
     ledger: Ledger
     nodes: list[str] = field(default_factory=list)
+    started_at: str | None = None
     unreachable_since: str | None = None
     note: str = ""
 

@@ -108,9 +108,15 @@ class ProviderCheck:
 
 
 class Provider(Protocol):
-    """A source of nodes."""
+    """A source of nodes.
+
+    `preemption_notice_s`: how long after the first signs (SIGTERM to the processes) a preempted spot node may still be
+    described as running. For so long an exit by signal on a spot node is held against the provider before the user
+    pays for it; 0 where nodes vanish without notice.
+    """
 
     name: str
+    preemption_notice_s: float
 
     async def check(self) -> list[ProviderCheck]:
         """Whether it can be used here, and what is missing."""
