@@ -1,0 +1,23 @@
+# `make check` is everything that a change has to pass. The virtual environment is the one that `bash tests/run` makes.
+BIN = .venv/bin/
+
+.PHONY: check format lint types imports test
+
+check: lint types imports test
+
+format:
+	$(BIN)ruff format .
+	$(BIN)ruff check --fix .
+
+lint:
+	$(BIN)ruff format --check .
+	$(BIN)ruff check .
+
+types:
+	$(BIN)mypy
+
+imports:
+	$(BIN)lint-imports
+
+test:
+	bash tests/run
