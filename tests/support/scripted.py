@@ -65,6 +65,7 @@ class Script:
     tail_fails: bool = False
     settings: WorkerSettings = field(default_factory=lambda: WorkerSettings(search_attributes=False))
     starts: list[tuple[int, int]] = field(default_factory=list)
+    closed: set[int] = field(default_factory=set)
     alive: dict[str, Node] = field(default_factory=dict)
     created: list[str] = field(default_factory=list)
     releases: list[ReleaseInput] = field(default_factory=list)
@@ -80,8 +81,9 @@ class Script:
 class ScriptedActivities:
     """The activities of a job on nodes that exist only in `script.alive`."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
+    def __init__(self, script: Script, by_job: dict[str, Script] | None = None) -> None:
+        self._default = script
+        self._by_job = by_job or {}
         self.all: list[Callable[..., Any]] = [
             self.worker_settings,
             self.provision,
@@ -91,6 +93,11 @@ class ScriptedActivities:
             self.release,
         ]
 
+    @property
+    def script(self) -> Script:
+        """The script of the job that this activity belongs to."""
+        return self._by_job.get(activity.info().workflow_id or "", self._default)
+
     @activity.defn(name=Activity.WORKER_SETTINGS)
     async def worker_settings(self) -> WorkerSettings:
         return self.script.settings
@@ -98,6 +105,7 @@ class ScriptedActivities:
     @activity.defn(name=Activity.PROVISION)
     async def provision(self, request: ProvisionInput) -> ProvisionResult:
         self.script.event("provision").set()
+        self.script.closed.discard(request.task_index)
         if self.script.provision_errors:
             raise self.script.provision_errors.pop(0)
         if self.script.provision_hangs:
@@ -144,6 +152,7 @@ class ScriptedActivities:
         _beat(request, attempt, ledger)
         last = ledger.records[-1]
         if last.status == AttemptStatus.SUCCEEDED:
+            self.script.closed.add(request.task_index)
             return RunTaskResult(ledger)
         lost = [node.node_id for node in request.nodes] if end.kind in ("lost", "preempted") else []
         for node_id in lost:
@@ -160,12 +169,14 @@ class ScriptedActivities:
     async def tail_logs(self, request: TailLogsInput) -> None:
         if self.script.tail_fails:
             raise RuntimeError("tail_logs fails for ever")
-        if self.script.tail_hangs:
-            await _until_cancelled()
+        while self.script.tail_hangs or request.task_index not in self.script.closed:
+            activity.heartbeat()
+            await asyncio.sleep(0.02)
 
     @activity.defn(name=Activity.STOP_TASK)
     async def stop_task(self, request: StopTaskInput) -> StopTaskResult:
         self.script.stops.append(request)
+        self.script.closed.add(request.task_index)
         self.script.event("stop_task").set()
         ledger = request.ledger
         for index, attempt in self.script.starts:

@@ -43,12 +43,14 @@ class Jobs:
         self._queue = f"queue-{uuid.uuid4().hex[:8]}"
 
     @asynccontextmanager
-    async def worker(self, script: Script, **options: Any) -> AsyncIterator[None]:
+    async def worker(
+        self, script: Script, by_job: dict[str, Script] | None = None, **options: Any
+    ) -> AsyncIterator[None]:
         async with Worker(
             self._client,
             task_queue=self._queue,
             workflows=[ManagedJob],
-            activities=ScriptedActivities(script).all,
+            activities=ScriptedActivities(script, by_job).all,
             max_heartbeat_throttle_interval=timedelta(seconds=0.05),
             graceful_shutdown_timeout=timedelta(seconds=0),
             **options,

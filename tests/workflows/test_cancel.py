@@ -52,8 +52,8 @@ async def test_no_cancel_of_five_hundred_at_random_moments_is_lost(jobs: Jobs) -
     dice = random.Random(20260101)
     scripts_ends = [[OK], [FAIL, OK], [LOST, OK], [HANG], [FAIL, HANG]]
 
-    async def one(number: int, script: Script) -> None:
-        handle = await jobs.start(job(1, 0))
+    async def one(job_id: str, script: Script) -> None:
+        handle = await jobs.start(job(1, 0), job_id=job_id)
         await asyncio.sleep(dice.random() * 0.4)
         await handle.cancel()
         try:
@@ -67,9 +67,9 @@ async def test_no_cancel_of_five_hundred_at_random_moments_is_lost(jobs: Jobs) -
             statuses = {task["status"] for task in document["tasks"]}
             assert statuses <= {Status.SUCCEEDED, Status.CANCELLED}, document
             assert (ended is WorkflowExecutionStatus.COMPLETED) == (statuses == {Status.SUCCEEDED}), document
+        assert script.alive == {}
 
     for batch in range(20):
-        script = Script({0: list(dice.choice(scripts_ends)) * 25, 1: []})
-        async with jobs.worker(script, max_cached_workflows=dice.choice([5, 1000])):
-            await asyncio.gather(*(one(batch * 25 + number, script) for number in range(25)))
-        assert script.alive == {}
+        scripts = {f"random-{batch}-{number}": Script({0: list(dice.choice(scripts_ends))}) for number in range(25)}
+        async with jobs.worker(Script(), scripts, max_cached_workflows=dice.choice([5, 1000])):
+            await asyncio.gather(*(one(job_id, script) for job_id, script in scripts.items()))
