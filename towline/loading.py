@@ -41,6 +41,19 @@ def load_job(
     return spec
 
 
+def load_mapping(data: bytes, source: str) -> dict[str, Any]:
+    """The one mapping in the YAML `data`, read as strictly as a job; empty when there is nothing in it."""
+    reading = _Reading(source)
+    documents = [value for value, _ in reading.documents(data)]
+    if reading.problems:
+        raise InvalidJob([f"{source}:{line}: {text}" for line, text in sorted(reading.problems)])
+    if not documents:
+        return {}
+    if len(documents) > 1 or not isinstance(documents[0], dict):
+        raise InvalidJob([f"{source}:1: must be one mapping"])
+    return documents[0]
+
+
 class _Reading:
     """One pass over a YAML text: plain values, the line of each key path, and the problems of the text itself."""
 

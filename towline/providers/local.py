@@ -91,13 +91,13 @@ class LocalProvider:
         """Kill the process, wait for its end, and remove the directory."""
         await asyncio.to_thread(self._terminate, node.node_id)
 
-    async def list(self, owner: str, job_key: str | None = None) -> list[TaggedNode]:
-        """The nodes of `owner` that have a directory: also dead ones, until they are released."""
+    async def list(self, owner: str | None, job_key: str | None = None) -> list[TaggedNode]:
+        """The nodes that have a directory: also dead ones, until they are released."""
         found = [self._tagged(directory) for directory in sorted(self._nodes.glob("local-*"))]
         return [
             each
             for each in found
-            if each and each.tag.owner == owner and (job_key is None or each.tag.job_key == job_key)
+            if each and owner in (None, each.tag.owner) and job_key in (None, each.tag.job_key)
         ]
 
     def access(self, node: Node) -> SshAccess:
