@@ -96,12 +96,9 @@ class ShellNode:
     def watch(self, attempt: int, index: int = 0) -> NodeAttempt:
         """Wait for the end of an attempt."""
         process, nonce = self.start("watch", attempt, index=index)
-        assert process.stdout
-        stdout = process.stdout.read()
-        assert process.stdin
-        process.stdin.close()
-        assert process.wait(60) == 0, process.stderr and process.stderr.read()
-        return script.parse_attempt(script.Answer(nonce).feed(stdout).decode().splitlines()[-1])
+        status, answer = finish(process, nonce)
+        assert status == 0
+        return script.parse_attempt(answer.decode().splitlines()[-1])
 
     def run(self, attempt: int, commands: Commands, index: int = 0) -> NodeAttempt:
         """Run an attempt to its end."""
@@ -119,6 +116,18 @@ class ShellNode:
     def processes(self) -> list[psutil.Process]:
         """Every process that was started on this node and lives."""
         return processes_at(self.home)
+
+
+def finish(process: subprocess.Popen[bytes], nonce: str) -> tuple[int, bytes]:
+    """The exit status of a command and its answer; its stdin stays open until it has ended."""
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    with process:
+        stdout = process.stdout.read()
+        print(process.stderr.read().decode())
+        process.stdin.close()
+    return process.returncode, script.Answer(nonce).feed(stdout)
 
 
 def processes_at(home: Path) -> list[psutil.Process]:
