@@ -22,12 +22,24 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowQueryFailedError,
 )
-from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDReusePolicy,
+)
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from towline.config import Config
-from towline.contract import QUERY_STATUS, WORKFLOW_TYPE, Activity, RunTaskHeartbeat, SearchAttribute, from_json
+from towline.contract import (
+    QUERY_STATUS,
+    WORKFLOW_TYPE,
+    Activity,
+    RunTaskHeartbeat,
+    SearchAttribute,
+    from_json,
+)
 from towline.embedded import web_ui_address
 from towline.errors import JobNotFound, ServerUnreachable, UsageError
 from towline.live_status import with_heartbeat
@@ -40,6 +52,7 @@ from towline.status import Status
 _QUERY_LIMIT = timedelta(seconds=5)
 _RETRY_PAUSE_S = 1.0
 _LONGEST_JOB_ID = 200
+_STATUSES = frozenset(Status)
 _UNUSABLE_IN_A_JOB_ID = re.compile(r"[\x00-\x1f\x7f]")
 _STATUS = SearchAttributeKey.for_keyword(SearchAttribute.STATUS)
 _NAME = SearchAttributeKey.for_keyword(SearchAttribute.NAME)
@@ -88,13 +101,19 @@ class JobClient:
             except WorkflowAlreadyStartedError as error:
                 return Submission(identity, error.run_id or "", attached=True)
             except RPCError as error:
-                if error.status is not RPCStatusCode.INVALID_ARGUMENT or "search attribute" not in error.message.lower():
+                if (
+                    error.status is not RPCStatusCode.INVALID_ARGUMENT
+                    or "search attribute" not in error.message.lower()
+                ):
                     raise
                 await prepare(self._client)
                 return await self._start(job, identity)
 
     async def _start(self, job: JobSpec, job_id: str) -> Submission:
-        attributes = [SearchAttributePair(_STATUS, Status.PENDING.value), SearchAttributePair(_NAME, job.name or "")]
+        attributes = [
+            SearchAttributePair(_STATUS, Status.PENDING.value),
+            SearchAttributePair(_NAME, job.name or ""),
+        ]
         handle: WorkflowHandle[Any, Any] = await self._client.start_workflow(
             WORKFLOW_TYPE,
             job.to_input(),
@@ -119,7 +138,8 @@ class JobClient:
         return document
 
     async def _document(self, job_id: str, description: WorkflowExecutionDescription) -> dict[str, Any]:
-        """The workflow's own document made live; a lesser one from the server alone where the workflow cannot answer."""
+        """The workflow's own document made live; a lesser one from the server alone where the workflow cannot
+        answer."""
         running = description.status is WorkflowExecutionStatus.RUNNING
         stuck = _stuck(description) if running else None
         document: dict[str, Any] = {}
@@ -169,7 +189,7 @@ class JobClient:
             await self._client.get_workflow_handle(job_id, run_id=description.run_id).result()
         except WorkflowFailureError as error:
             cause = error.cause
-            if isinstance(cause, ApplicationError) and cause.type in Status.__members__:
+            if isinstance(cause, ApplicationError) and cause.type in _STATUSES:
                 return str(cause.type), cause.message
             return Status.FAILED, shorten(str(cause))
         return Status.FAILED, ""
@@ -214,11 +234,11 @@ class JobClient:
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError):
-                return Status(cause.type) if cause.type in Status.__members__ else Status.FAILED
+                return Status(cause.type) if cause.type in _STATUSES else Status.FAILED
             description = await self._describe(job_id)
             return _ENDED.get(description.status or WorkflowExecutionStatus.FAILED, Status.FAILED)
         status = answer.get("status") if isinstance(answer, dict) else None
-        return Status(status) if status in Status.__members__ else Status.SUCCEEDED
+        return Status(status) if status in _STATUSES else Status.SUCCEEDED
 
     async def log_key(self, job_id: str) -> str:
         """The job key: under which its logs are kept."""
@@ -321,7 +341,7 @@ async def _row(execution: WorkflowExecution) -> dict[str, Any]:
 
 def _row_status(execution: WorkflowExecution, shown: str | None, reason: str) -> tuple[str, str]:
     """The status that the job last published, corrected by what the server knows of its execution."""
-    known = Status(shown) if shown in Status.__members__ else None
+    known = Status(shown) if shown in _STATUSES else None
     if execution.status is WorkflowExecutionStatus.RUNNING:
         problems = execution.typed_search_attributes.get(_PROBLEMS)
         if problems:
@@ -348,6 +368,10 @@ async def _translated(job_id: str | None = None) -> AsyncIterator[None]:
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND and job_id is not None:
             raise JobNotFound(f"no job {job_id} on this server; `towline queue` lists the jobs") from None
-        if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+        if error.status in (
+            RPCStatusCode.UNAVAILABLE,
+            RPCStatusCode.DEADLINE_EXCEEDED,
+            RPCStatusCode.CANCELLED,
+        ):
             raise ServerUnreachable(f"the Temporal server does not answer ({error.message})") from None
         raise UsageError(f"the Temporal server refuses this: {error.message}") from None

@@ -66,7 +66,9 @@ def _log_store(value: str | None, home: Path) -> Path:
     if not value:
         return home / "logs"
     if "://" in value:
-        raise UsageError(f"TOWLINE_LOG_STORE={value}: object stores are not supported in this version; give a directory")
+        raise UsageError(
+            f"TOWLINE_LOG_STORE={value}: object stores are not supported in this version; give a directory"
+        )
     return Path(value).expanduser().absolute()
 
 

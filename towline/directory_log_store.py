@@ -1,6 +1,7 @@
 """The log store in a directory: one file per log, written at offsets.
 
-`ROOT/<job key>/<task index>/attempt-<n>/node-<rank>.log`, and beside it `node-<rank>.end` once the log has ended. Writing the
+`ROOT/<job key>/<task index>/attempt-<n>/node-<rank>.log`, and beside it `node-<rank>.end` once the log has
+ended. Writing the
 bytes of an offset twice changes nothing, so a directory that several workers share needs no locks.
 """
 
@@ -142,5 +143,7 @@ def _logs(root: Path, job_key: str, task_index: int | None) -> list[LogKey]:
         for attempt in task.iterdir():
             number = _ATTEMPT.match(attempt.name)
             names = [_NODE.match(each.name) for each in attempt.iterdir()] if number else []
-            found += [LogKey(job_key, int(task.name), int(number[1]), int(name[1])) for name in names if number and name]
+            found += [
+                LogKey(job_key, int(task.name), int(number[1]), int(name[1])) for name in names if number and name
+            ]
     return sorted(found)

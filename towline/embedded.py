@@ -70,7 +70,8 @@ class EmbeddedStack:
         return info if alive else None
 
     def up(self, progress: Callable[[str], None]) -> StackInfo:
-        """Start what does not run; returns once the worker polls. Raises UsageError with the log's end when it fails."""
+        """Start what does not run; returns once the worker polls. Raises UsageError with the log's end when it
+        fails."""
         self._config.make_home()
         running = self.running()
         if running:
@@ -109,7 +110,8 @@ class EmbeddedStack:
         raise UsageError(f"the embedded stack did not start; {self._last_words()}")
 
     def _end_strays(self) -> bool:
-        """End whatever of this stack runs, in the order that loses nothing: keeper (which ends its own), then the rest."""
+        """End whatever of this stack runs, in the order that loses nothing: keeper (which ends its own), then
+        the rest."""
         info = self._files.read()
         if info is None:
             return False
@@ -240,7 +242,9 @@ class _Keeper:
     def _note(self, name: str, child: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             identity = (child.pid, psutil.Process(child.pid).create_time())
-            self._info = replace(self._info, **{name: identity})
+            self._info = (
+                replace(self._info, server=identity) if name == "server" else replace(self._info, worker=identity)
+            )
         self._files.write(self._info)
 
     def _end_child(self, child: subprocess.Popen[bytes] | None) -> None:

@@ -1,4 +1,5 @@
-"""YAML text to a job, strictly, with the file, line and key path of everything that is wrong. The only door to PyYAML."""
+"""YAML text to a job, strictly, with the file, line and key path of everything that is wrong. The only door to
+PyYAML."""
 
 from __future__ import annotations
 
@@ -24,9 +25,7 @@ _VALUE_TAGS = frozenset({_STANDARD + kind for kind in ("int", "float", "bool", "
 _HEADER_KEYS = frozenset({"name", "execution"})
 
 
-def load_job(
-    data: bytes, source: str, *, name: str | None = None, envs: Mapping[str, str] | None = None
-) -> JobSpec:
+def load_job(data: bytes, source: str, *, name: str | None = None, envs: Mapping[str, str] | None = None) -> JobSpec:
     """The job in the YAML `data`, called `name` or what it or its file says, with `envs` laid over every task's.
 
     Raises InvalidJob with one line per problem, `SOURCE:LINE: KEY.PATH: what is wrong`.
@@ -126,7 +125,9 @@ class _Reading:
         found: dict[str, Any] = {}
         for each in sources:
             if not isinstance(each, yaml.MappingNode):
-                self.problems.append((each.start_mark.line + 1, f"{_at(path)}<< needs a mapping, or a list of mappings"))
+                self.problems.append(
+                    (each.start_mark.line + 1, f"{_at(path)}<< needs a mapping, or a list of mappings")
+                )
                 continue
             found = {**self._value(each, path, lines, depth + 1), **found}
         return found

@@ -1,4 +1,5 @@
-"""What is wrong with a job's input: places, and words for a person. Values of the input are never repeated at length."""
+"""What is wrong with a job's input: places, and words for a person. Values of the input are never repeated at
+length."""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ _WIDER = {
     "accelerators": {"type": ["string", "object", "array", "null"]},
     "ports": {"type": ["integer", "string", "array", "null"]},
     "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
-    "envs": {"type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
+    "envs": {
+        "type": ["object", "null"],
+        "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+    },
     "recover_on_exit_codes": {"type": ["integer", "array", "null"], "items": {"type": "integer"}},
     "max_restarts_on_errors": {"type": ["integer", "string", "null"], "minimum": 0},
     "strategy": {"type": ["string", "null"]},
@@ -25,7 +28,8 @@ _WIDER = {
 
 
 def json_schema() -> dict[str, Any]:
-    """A schema that accepts every document that `towline validate` accepts, and refuses unknown keys and wrong types."""
+    """A schema that accepts every document that `towline validate` accepts, and refuses unknown keys and wrong
+    types."""
     schema = TaskSpec.model_json_schema()
     definitions = schema["$defs"]
     for model in (schema, *definitions.values()):

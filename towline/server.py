@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.enums.v1 import IndexedValueType
@@ -30,17 +31,17 @@ async def connect(address: str | None = None) -> Client:
 
     Raises ServerUnreachable when none answers, UsageError when the configuration itself is wrong.
     """
-    options = {"target_host": address, "namespace": "default"} if address else _configured()
+    options: dict[str, Any] = {"target_host": address, "namespace": "default"} if address else _configured()
     where = options.get("target_host") or "localhost:7233"
     try:
         return await asyncio.wait_for(Client.connect(**{"target_host": where, **options}), CONNECT_LIMIT_S)
     except (RuntimeError, RPCError, TimeoutError, OSError) as error:
         detail = " ".join(str(error).split())[:300] or "no answer"
-        text = f"no Temporal server answers at {where} ({detail}); check TEMPORAL_ADDRESS, or unset it and run `towline up`"
-        raise ServerUnreachable(text) from None
+        remedy = "check TEMPORAL_ADDRESS, or unset it and run `towline up`"
+        raise ServerUnreachable(f"no Temporal server answers at {where} ({detail}); {remedy}") from None
 
 
-def _configured() -> dict[str, object]:
+def _configured() -> dict[str, Any]:
     try:
         return dict(ClientConfig.load_client_connect_config())
     except (RuntimeError, ValueError, OSError) as error:

@@ -1,6 +1,7 @@
 """The job and its tasks as validated models; the one place that says what a valid job is.
 
-Used by the command line on YAML and by the workflow on whatever a Temporal client sent, so it is deterministic and reads
+Used by the command line on YAML and by the workflow on whatever a Temporal client sent, so it is deterministic
+and reads
 nothing but its input.
 """
 
@@ -32,8 +33,8 @@ NOT_SUPPORTED = {
         "event_callback", "pool", "volumes", "estimated", "num_jobs", "api_server",
     },
     "resources": {
-        "disk_tier", "network_tier", "accelerator_args", "local_disk", "job_queue", "tpu_vm", "capabilities", "clusters",
-        "any_of_ordered", "spot_recovery", "volumes",
+        "disk_tier", "network_tier", "accelerator_args", "local_disk", "job_queue", "tpu_vm", "capabilities",
+        "spot_recovery", "volumes",
     },
     "job": {"workdir", "secrets", "config"},
 }  # fmt: skip
@@ -133,7 +134,9 @@ def check(raw: object) -> tuple[JobSpec | None, list[Problem]]:
 def _with_names(spec: JobSpec) -> JobSpec:
     job = spec.name or (spec.tasks[0].name if len(spec.tasks) == 1 else None) or "job"
     tasks = [
-        task if task.name else TaskSpec.model_validate({**task.model_dump(exclude_unset=True), "name": f"{job}-{index}"})
+        task
+        if task.name
+        else TaskSpec.model_validate({**task.model_dump(exclude_unset=True), "name": f"{job}-{index}"})
         for index, task in enumerate(spec.tasks)
     ]
     return JobSpec(name=job, tasks=tasks)
@@ -228,7 +231,9 @@ def _of_validation(error: ValidationError) -> list[Problem]:
 
 
 def _is_union_branch(part: str | int) -> bool:
-    return isinstance(part, str) and (part in ("str", "int", "bool", "[key]") or part.startswith(("dict[", "function-")))
+    return isinstance(part, str) and (
+        part in ("str", "int", "bool", "[key]") or part.startswith(("dict[", "function-"))
+    )
 
 
 def _words(each: Any, path: Path) -> str:

@@ -27,7 +27,8 @@ async def sweep_for_ever(client: Client, providers: Providers, owner: str) -> No
 
 
 async def sweep(client: Client, providers: Providers, owner: str, suspects: set[str]) -> set[str]:
-    """One look. A node whose job does not run is suspect, and ended when it was suspect at the look before too, so that a
+    """One look. A node whose job does not run is suspect, and ended when it was suspect at the look before
+    too, so that a
     job which begins or ends just now is left alone. Returns the suspects. Where nothing is known, nothing is done."""
     found: set[str] = set()
     for provider in providers.all():

@@ -41,7 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ready-file", type=Path, help="touched once the worker polls")
     options = parser.parse_args(arguments)
     logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        force=True,
     )
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     logging.getLogger("temporalio.activity").setLevel(logging.ERROR)  # restarts and recoveries are no news here
@@ -77,8 +80,8 @@ async def run(config: Config, ready_file: Path | None = None) -> None:
 @asynccontextmanager
 async def building(config: Config, client: Client) -> AsyncIterator[Worker]:
     """A running worker with everything it needs beside it."""
-    from activities import JobActivities  # noqa: PLC0415 - the parts below are only wanted in a worker
-    from workflows.managed_job import ManagedJob  # noqa: PLC0415
+    from activities import JobActivities
+    from workflows.managed_job import ManagedJob
 
     shortcomings = await prepare(client)
     for line in shortcomings:

@@ -13,7 +13,7 @@ from tests.support.shells import JOB, ShellNode
 from towline.node.script import Commands
 
 VALUES = {
-    "QUOTES": "it's \"quoted\" `id` $(id) $HOME \\ \\n",
+    "QUOTES": 'it\'s "quoted" `id` $(id) $HOME \\ \\n',
     "NEWLINES": "a\nb\n\n",
     "EMOJI": "🚢 naïve",
     "NOT_UTF8": b"\xff\xfe".decode("utf-8", "surrogateescape"),

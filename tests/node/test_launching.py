@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.support.shells import ShellNode, finish, shell_node
@@ -120,7 +118,25 @@ read -r _ _ _ _ _ victim _ </proc/self/stat
 [ "$(/usr/bin/wc -c <{count})" -eq "$(/bin/cat {deadly})" ] && kill -s KILL "$victim"
 exec {tool} "$@"
 """
-TOOLS = "bash cat date flock grep head mkdir mv rm setsid sh sleep sort tail tar touch wc".split()
+TOOLS = [
+    "bash",
+    "cat",
+    "date",
+    "flock",
+    "grep",
+    "head",
+    "mkdir",
+    "mv",
+    "rm",
+    "setsid",
+    "sh",
+    "sleep",
+    "sort",
+    "tail",
+    "tar",
+    "touch",
+    "wc",
+]
 
 
 def shimmed(node: ShellNode, directory: Path) -> Path:

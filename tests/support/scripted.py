@@ -9,6 +9,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
+
 from towline.contract import (
     Activity,
     AttemptRecord,
@@ -38,7 +39,8 @@ NOW = "2026-01-01T00:00:00+00:00"
 
 @dataclass(frozen=True)
 class Ends:
-    """How one activity attempt ends. `kind` is "exit", "setup", "lost", "preempted", "reboot", "rule", "shutdown" (a worker
+    """How one activity attempt ends. `kind` is "exit", "setup", "lost", "preempted", "reboot", "rule",
+    "shutdown" (a worker
     that stops), "core_shutdown" (the engine's own, without an account), "hang" (until cancelled) or "bug"."""
 
     kind: str

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import pytest
+
 from towline.contract import AttemptRecord, AttemptStatus, Cause, Failure, Ledger
-from towline.decision import INTERRUPTED, SUCCEEDED, Policy, RunEnd, Step, decide, restarts_left, restarts_used
+from towline.decision import (
+    INTERRUPTED,
+    SUCCEEDED,
+    Policy,
+    RunEnd,
+    Step,
+    decide,
+    restarts_left,
+    restarts_used,
+)
 from towline.ledger import record
 from towline.status import Status
 

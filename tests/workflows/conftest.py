@@ -16,10 +16,10 @@ import pytest_asyncio
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
-from towline.contract import WORKFLOW_TYPE
-from workflows.managed_job import ManagedJob
 
 from tests.support.scripted import Script, ScriptedActivities
+from towline.contract import WORKFLOW_TYPE
+from workflows.managed_job import ManagedJob
 
 
 def _test_server() -> str:
@@ -59,7 +59,10 @@ class Jobs:
 
     async def start(self, *arguments: Any, job_id: str | None = None) -> WorkflowHandle[Any, Any]:
         return await self._client.start_workflow(
-            WORKFLOW_TYPE, args=list(arguments), id=job_id or f"job-{uuid.uuid4().hex[:8]}", task_queue=self._queue
+            WORKFLOW_TYPE,
+            args=list(arguments),
+            id=job_id or f"job-{uuid.uuid4().hex[:8]}",
+            task_queue=self._queue,
         )
 
 

@@ -8,12 +8,12 @@ import random
 import pytest
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import CancelledError
-from towline.contract import QUERY_STATUS
-from towline.status import Status
 
 from tests.support.scripted import FAIL, HANG, LOST, OK, Script
 from tests.workflows.conftest import Jobs
 from tests.workflows.test_managed_job import job
+from towline.contract import QUERY_STATUS
+from towline.status import Status
 
 
 @pytest.mark.parametrize("phase", ["provision", "run_task"])

@@ -1,4 +1,5 @@
-"""The workflow: budgets, recoveries, order of tasks, bad input. Activities are scripted, Temporal is real, time is skipped."""
+"""The workflow: budgets, recoveries, order of tasks, bad input. Activities are scripted, Temporal is real,
+time is skipped."""
 
 from __future__ import annotations
 
@@ -8,17 +9,18 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
-from towline.contract import QUERY_STATUS, Failure, WorkerSettings
-from towline.status import Status
 
 from tests.support.scripted import FAIL, FAIL_SETUP, LOST, OK, Ends, Script
 from tests.workflows.conftest import Jobs
+from towline.contract import QUERY_STATUS, Failure, WorkerSettings
+from towline.status import Status
 
 
 def job(*budgets: int, **extra: Any) -> dict[str, Any]:
     """A job of one task per restart budget."""
     tasks = [
-        {"run": "true", "resources": {"job_recovery": {"max_restarts_on_errors": budget, **extra}}} for budget in budgets
+        {"run": "true", "resources": {"job_recovery": {"max_restarts_on_errors": budget, **extra}}}
+        for budget in budgets
     ]
     return {"name": "job", "tasks": tasks}
 
@@ -36,7 +38,9 @@ async def outcome(jobs: Jobs, script: Script, *arguments: Any) -> tuple[dict[str
         return await handle.query(QUERY_STATUS), failure
 
 
-async def test_the_pipeline_of_the_readme_restarts_once_fails_and_never_starts_its_second_task(jobs: Jobs) -> None:
+async def test_the_pipeline_of_the_readme_restarts_once_fails_and_never_starts_its_second_task(
+    jobs: Jobs,
+) -> None:
     script = Script({0: [FAIL, FAIL]})
     document, failure = await outcome(jobs, script, job(1, 0))
     assert failure is not None
@@ -117,7 +121,9 @@ async def test_no_recovery_ends_the_task_at_the_first_loss(jobs: Jobs) -> None:
     assert failure.type == Status.FAILED_NO_RESOURCE
 
 
-async def test_tasks_run_in_order_and_each_one_gives_its_nodes_back_before_the_next_begins(jobs: Jobs) -> None:
+async def test_tasks_run_in_order_and_each_one_gives_its_nodes_back_before_the_next_begins(
+    jobs: Jobs,
+) -> None:
     script = Script({1: [FAIL, OK]})
     document, failure = await outcome(jobs, script, job(0, 1, 0))
     assert failure is None

@@ -80,5 +80,8 @@ def _report(error: Exception) -> int:
         path.write_text("".join(traceback.format_exception(error)))
     except OSError:
         path = Path(os.devnull)
-    click.echo(f"error: a fault of Towline's own, please report it with {path}: {type(error).__name__}: {error}", err=True)
+    click.echo(
+        f"error: a fault of Towline's own, please report it with {path}: {type(error).__name__}: {error}",
+        err=True,
+    )
     return _FAULT

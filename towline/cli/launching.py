@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def _job_options(command: Any) -> Any:
     for option in (
         click.option("-n", "--name", help="The job's name; default: the file's."),
-        click.option("--env", "envs", multiple=True, metavar="K[=V]", help="For all tasks; K alone takes the caller's."),
+        click.option(
+            "--env", "envs", multiple=True, metavar="K[=V]", help="For all tasks; K alone takes the caller's."
+        ),
         click.option("--env-file", type=click.Path(path_type=Path), help="Lines of K=V, for all tasks."),
         click.option("--secret", "secrets", multiple=True, metavar="K[=V]", help="Not supported in this version."),
         click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output."),

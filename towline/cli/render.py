@@ -46,7 +46,11 @@ def queue_table(rows: list[dict[str, Any]]) -> None:
         "NAME": [row["name"] for row in rows],
         "REASON": [row["reason"] for row in rows],
     }
-    _print_table(console, columns, dropped=("NAME", "RECOVERIES", "RESTARTS", "SUBMITTED", "DURATION", "TASK", "REASON"))
+    _print_table(
+        console,
+        columns,
+        dropped=("NAME", "RECOVERIES", "RESTARTS", "SUBMITTED", "DURATION", "TASK", "REASON"),
+    )
 
 
 def status_view(document: dict[str, Any]) -> None:
@@ -62,7 +66,9 @@ def status_view(document: dict[str, Any]) -> None:
     if document.get("web_ui_url"):
         console.print(Text(f"\nWeb UI: {document['web_ui_url']}"))
     if not Status(document["status"]).final:
-        console.print(Text(f"towline logs {document['job_id']} follows it, towline cancel {document['job_id']} ends it"))
+        console.print(
+            Text(f"towline logs {document['job_id']} follows it, towline cancel {document['job_id']} ends it")
+        )
 
 
 def _task_view(console: Console, task: dict[str, Any], total: int) -> None:
@@ -124,7 +130,7 @@ def plan(job: JobSpec) -> None:
     """What a job would do."""
     tasks = job.tasks
     recoveries = [task.resources.job_recovery for task in tasks]
-    columns = {
+    columns: dict[str, list[str]] = {
         "TASK": [f"{index + 1}/{len(tasks)} {task.name}" for index, task in enumerate(tasks)],
         "INFRA": [task.resources.infra or task.resources.cloud or "local" for task in tasks],
         "CPUS": [task.resources.cpus or "" for task in tasks],
@@ -152,10 +158,18 @@ def _print_table(console: Console, columns: dict[str, list[str]], dropped: tuple
             shown.pop(name, None)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in shown:
-        wraps = name in ("REASON", "DETAIL", "REMEDY")
-        table.add_column(name, overflow="ellipsis", no_wrap=not wraps or name == "REASON")
+        flexible = name in ("REASON", "DETAIL", "REMEDY") or len(name) > console.width // 2
+        longest = max(len(cell) for cell in [name, *shown[name]])
+        table.add_column(
+            name,
+            overflow="ellipsis",
+            no_wrap=name not in ("DETAIL", "REMEDY"),
+            min_width=None if flexible else min(longest, console.width // 2),
+        )
     for row in zip(*shown.values(), strict=True):
-        table.add_row(*(_status(cell) if name == "STATUS" else Text(cell) for name, cell in zip(shown, row, strict=True)))
+        table.add_row(
+            *(_status(cell) if name == "STATUS" else Text(cell) for name, cell in zip(shown, row, strict=True))
+        )
     console.print(table)
 
 
@@ -192,7 +206,7 @@ def _ago(when: str | None) -> str:
 def _duration(seconds: float) -> str:
     """In the two largest units."""
     left = max(0, int(seconds))
-    parts = []
+    parts: list[str] = []
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
         count, left = divmod(left, size)
         if count or (unit == "s" and not parts):

@@ -30,7 +30,11 @@ def down() -> int:
     from towline.embedded import EmbeddedStack
 
     stopped = EmbeddedStack(_embedded_config()).down()
-    say("the embedded stack is stopped; jobs that run go on at the next `towline up`" if stopped else "nothing was running")
+    say(
+        "the embedded stack is stopped; jobs that run go on at the next `towline up`"
+        if stopped
+        else "nothing was running"
+    )
     return 0
 
 

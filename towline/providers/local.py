@@ -1,4 +1,5 @@
-"""The provider `local`: a node is a throw-away SSH host on this machine's loopback, a detached process that dies as one.
+"""The provider `local`: a node is a throw-away SSH host on this machine's loopback, a detached process that
+dies as one.
 
 A node is a directory, `$TOWLINE_HOME/nodes/<node id>/`: `wanted.json` (whose it is), `process.json` (who it is),
 `ready.json` (where it listens), its home, its host key and its log.
@@ -95,9 +96,7 @@ class LocalProvider:
         """The nodes that have a directory: also dead ones, until they are released."""
         found = [self._tagged(directory) for directory in sorted(self._nodes.glob("local-*"))]
         return [
-            each
-            for each in found
-            if each and owner in (None, each.tag.owner) and job_key in (None, each.tag.job_key)
+            each for each in found if each and owner in (None, each.tag.owner) and job_key in (None, each.tag.job_key)
         ]
 
     def access(self, node: Node) -> SshAccess:
@@ -150,7 +149,10 @@ class LocalProvider:
             env=_node_process_environment(directory.name),
             start_new_session=True,
         ) as process:
-            _write(directory / "process.json", {"pid": process.pid, "started": psutil.Process(process.pid).create_time()})
+            _write(
+                directory / "process.json",
+                {"pid": process.pid, "started": psutil.Process(process.pid).create_time()},
+            )
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(b"g")

@@ -1,7 +1,9 @@
 """The process that is a local node: `python -m towline.providers.local_node DIRECTORY`.
 
-It waits for a word on its standard input before it does anything, so that a creator which dies before it has written down
-whom it started leaves nothing behind. Then it serves SSH until it is killed, or until its lease has passed without contact.
+It waits for a word on its standard input before it does anything, so that a creator which dies before it has
+written down
+whom it started leaves nothing behind. Then it serves SSH until it is killed, or until its lease has passed
+without contact.
 """
 
 from __future__ import annotations

@@ -136,7 +136,8 @@ class Provider(Protocol):
         """End the node. Returns when the provider confirms that it is gone; already gone is success."""
 
     async def list(self, owner: str | None, job_key: str | None = None) -> list[TaggedNode]:
-        """The nodes tagged with `owner` (None: with any) that are not known to be released, also those still starting."""
+        """The nodes tagged with `owner` (None: with any) that are not known to be released, also those still
+        starting."""
 
     def access(self, node: Node) -> SshAccess:
         """How to reach the node."""

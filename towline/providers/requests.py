@@ -16,7 +16,7 @@ def _of_one(resources: Resources) -> list[Request]:
     cpus, cpus_or_more = _amount(resources.cpus)
     memory, memory_or_more = _amount(resources.memory)
     disk, _ = _amount(resources.disk_size)
-    choices = [((name, count),) for name, count in resources.accelerators.items()] or [()]
+    choices: list[tuple[tuple[str, float], ...]] = [((name, count),) for name, count in resources.accelerators.items()]
     return [
         Request(
             infra=_infra(resources),
@@ -33,7 +33,7 @@ def _of_one(resources: Resources) -> list[Request]:
             labels=tuple(resources.labels.items()),
             max_hourly_cost=resources.max_hourly_cost,
         )
-        for accelerators in choices
+        for accelerators in choices or [()]
     ]
 
 

@@ -1,6 +1,7 @@
 """The provider `ssh`: machines that you already have. A node is a host with a task's *claim* on it, one task at a time.
 
-The claim is a directory on the host, made by one rename, so that any number of workers and installations agree on who holds
+The claim is a directory on the host, made by one rename, so that any number of workers and installations agree
+on who holds
 the host without knowing of each other.
 """
 
@@ -150,7 +151,9 @@ class SshPoolProvider:
         except HostKeyChanged:
             return  # another machine: nothing of ours is there
         except ConnectionLost as error:
-            raise ProviderUnavailable(f"ssh: {node.host}:{node.port} cannot be reached to give it back: {error}") from error
+            raise ProviderUnavailable(
+                f"ssh: {node.host}:{node.port} cannot be reached to give it back: {error}"
+            ) from error
 
     async def list(self, owner: str | None, job_key: str | None = None) -> list[TaggedNode]:
         """The claims on all hosts that can be reached."""
@@ -170,7 +173,9 @@ class SshPoolProvider:
         for host in load_pools(self._pools_file).get(node.region or "", []):
             if (host.address, host.port) == (node.host, node.port):
                 return host
-        raise ProviderUnavailable(f"ssh: {node.host}:{node.port} is no longer in pool {node.region} of {self._pools_file}")
+        raise ProviderUnavailable(
+            f"ssh: {node.host}:{node.port} is no longer in pool {node.region} of {self._pools_file}"
+        )
 
     def _node(self, host: Host, tag: NodeTag) -> Node:
         return Node(
@@ -193,13 +198,19 @@ class SshPoolProvider:
 
     async def _claim_or_error(self, host: Host, tag: NodeTag) -> NodeTag | str | None:
         try:
-            async with self._gate, self._ssh.connect(await self._access(host), timeout=_HOST_LIMIT_S) as connection:
+            async with (
+                self._gate,
+                self._ssh.connect(await self._access(host), timeout=_HOST_LIMIT_S) as connection,
+            ):
                 return _tag(await _ask(connection, _CLAIM, stdin=json.dumps(asdict(tag)).encode()))
         except ConnectionLost as error:
             return str(error)
 
     async def _holder(self, host: Host) -> NodeTag | None:
-        async with self._gate, self._ssh.connect(await self._access(host), timeout=_HOST_LIMIT_S) as connection:
+        async with (
+            self._gate,
+            self._ssh.connect(await self._access(host), timeout=_HOST_LIMIT_S) as connection,
+        ):
             return _tag(await _ask(connection, _SHOW))
 
     async def _access(self, host: Host) -> SshAccess:
