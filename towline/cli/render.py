@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from towline.spec import JobSpec
 
 _WIDTH_WITHOUT_TERMINAL = 160
+_FLEXIBLE = ("REASON", "DETAIL", "REMEDY")
 _COLOURS = {
     Status.SUCCEEDED: "green",
     Status.RUNNING: "cyan",
@@ -158,14 +159,9 @@ def _print_table(console: Console, columns: dict[str, list[str]], dropped: tuple
             shown.pop(name, None)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in shown:
-        flexible = name in ("REASON", "DETAIL", "REMEDY") or len(name) > console.width // 2
-        longest = max(len(cell) for cell in [name, *shown[name]])
-        table.add_column(
-            name,
-            overflow="ellipsis",
-            no_wrap=name not in ("DETAIL", "REMEDY"),
-            min_width=None if flexible else min(longest, console.width // 2),
-        )
+        left = console.width - _width({other: cells for other, cells in shown.items() if other != name}) - 2
+        widest = max(left, 10) if name in _FLEXIBLE else None
+        table.add_column(name, overflow="ellipsis", no_wrap=name not in ("DETAIL", "REMEDY"), max_width=widest)
     for row in zip(*shown.values(), strict=True):
         table.add_row(
             *(_status(cell) if name == "STATUS" else Text(cell) for name, cell in zip(shown, row, strict=True))
