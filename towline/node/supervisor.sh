@@ -119,8 +119,13 @@ run_script() {
   code=$?
 }
 
-# The environment is read by bash, which reports a variable that it keeps for itself (UID, say) and goes on.
-become_script='[ ! -e "$2" ] || . "$2" 2>/dev/null; export "TOWLINE_MARK=$1"; exec "$4" "$3"'
+# The environment is read by bash. What it treats as a number or computes itself is first made an ordinary variable; one
+# that it keeps for itself (UID, say) it reports, and goes on.
+become_script='
+  unset -v OPTIND RANDOM SRANDOM SECONDS EPOCHSECONDS LINENO HISTCMD BASHPID BASH_SUBSHELL BASH_ARGV0 2>/dev/null
+  [ ! -e "$2" ] || . "$2" 2>/dev/null
+  export "TOWLINE_MARK=$1"
+  exec "$4" "$3"'
 
 # `exec > >(tee file)` leaves a tee behind that is about to write the last lines; a daemon is not waited for long.
 await_last_words() {
