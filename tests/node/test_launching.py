@@ -1,15 +1,14 @@
-"""One attempt at a time, each started exactly once, none once the task is closed; whatever dies in between."""
+"""One attempt at a time, each started exactly once, none once the task is closed; whatever dies in
+between."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-import subprocess
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.support.shells import ShellNode, finish, shell_node
@@ -120,11 +119,15 @@ read -r _ _ _ _ _ victim _ </proc/self/stat
 [ "$(/usr/bin/wc -c <{count})" -eq "$(/bin/cat {deadly})" ] && kill -s KILL "$victim"
 exec {tool} "$@"
 """
-TOOLS = "bash cat date flock grep head mkdir mv rm setsid sh sleep sort tail tar touch wc".split()
+TOOLS = [
+    *["bash", "cat", "date", "flock", "grep", "head", "mkdir", "mv", "rm"],
+    *["setsid", "sh", "sleep", "sort", "tail", "tar", "touch", "wc"],
+]
 
 
 def shimmed(node: ShellNode, directory: Path) -> Path:
-    """Put before every tool one that kills the script calling it, when its turn in the file `deadly` has come."""
+    """Put before every tool one that kills the script calling it, when its turn in the file `deadly` has
+    come."""
     directory.mkdir()
     for tool in TOOLS:
         real = shutil.which(tool, path=node.path)

@@ -124,8 +124,9 @@ def test_a_stop_before_anything_was_started_leaves_an_attempt_that_has_ended(nod
 
 def test_names_of_processes_may_hold_anything(node: ShellNode) -> None:
     node.path += ":/usr/bin"
-    script = 'import time; open("/proc/self/comm", "w").write("a) Z\\n(1 2"); print("named", flush=True); time.sleep(99)'
-    node.ensure(1, Commands(None, f"env -i PATH=/usr/bin HOME=$HOME python3 -c '{script}'", {}))
+    rename = 'open("/proc/self/comm", "w").write("a) Z\\n(1 2")'
+    program = f'import time; {rename}; print("named", flush=True); time.sleep(99)'
+    node.ensure(1, Commands(None, f"env -i PATH=/usr/bin HOME=$HOME python3 -c '{program}'", {}))
     while node.log(1) != b"named\n":
         time.sleep(0.02)
     node.call("stop", 10)

@@ -20,7 +20,8 @@ JOB = "job-0123456789"
 
 
 def search_path(shell: str, directory: Path) -> str:
-    """A PATH on which `sh` is that shell; for busybox every tool is its own, as on Alpine with bash and flock."""
+    """A PATH on which `sh` is that shell; for busybox every tool is its own, as on Alpine with bash and
+    flock."""
     directory.mkdir(parents=True)
     if shell != "busybox":
         (directory / "sh").symlink_to(found(shell))

@@ -57,9 +57,10 @@ make_files() {
 
 # Returns once the supervisor can be attached to. Job control (which only bash has without a terminal) because a plain
 # `&` would have the user's processes ignore SIGINT. The supervisor inherits launch.lock until then: whatever happens to
-# this process meanwhile, the next `ensure` waits for the supervisor and finds it.
+# this process meanwhile, the next `ensure` waits for the supervisor and finds it. No rc file: under SSH bash reads it
+# for every `-c`, and the login shell already has.
 start_supervisor() {
-  said=$(bash -c 'set -m; "$@" &' bash setsid sh "$0" "$nonce" supervise "$key" "$index" "$1" "$users_umask" </dev/null)
+  said=$(bash --norc -c 'set -m; "$@" &' bash setsid sh "$0" "$nonce" supervise "$key" "$index" "$1" "$users_umask" </dev/null)
   [ "$said" = started ] || fail "the supervisor of attempt $1 did not start"
 }
 
@@ -114,7 +115,7 @@ run_script() {
     mkdir -p "$HOME/sky_workdir" && cd "$HOME/sky_workdir" || exit 1
     [ -e "$HOME/towline_workdir" ] || [ -L "$HOME/towline_workdir" ] || ln -s sky_workdir "$HOME/towline_workdir"
     export "TOWLINE_MARK=$mark" PYTHONUNBUFFERED=1
-    exec setsid bash -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
+    exec setsid bash --norc -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
   ) </dev/null >>"$directory/log" 2>&1
   code=$?
 }
