@@ -112,9 +112,11 @@ async def _feed(process: asyncssh.SSHServerProcess[bytes], running: asyncio.subp
 
 
 async def _pump(source: asyncio.StreamReader, target: asyncssh.SSHWriter[bytes]) -> None:
+    """To its end, also when nobody listens any more."""
     while data := await source.read(65536):
-        target.write(data)
-        await target.drain()
+        with suppress(OSError, asyncssh.Error):
+            target.write(data)
+            await target.drain()
 
 
 @asynccontextmanager
