@@ -7,6 +7,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
+
 from towline.contract import Failure
 from towline.errors import (
     ConnectionLost,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from temporalio import activity
+
 from activities.nodes import NodeActivities
 from activities.run_task import RunTaskActivity
 from activities.stop_task import StopTaskActivity
 from activities.tail_logs import TailLogsActivity
-from temporalio import activity
 from towline.contract import Activity, WorkerSettings
 from towline.log_store import LogStore
 from towline.providers.registry import Providers

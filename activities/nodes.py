@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+from temporalio import activity
+
 from activities.failures import failure
 from activities.heartbeat import beating
-from temporalio import activity
 from towline.contract import Activity, Node, ProvisionInput, ProvisionResult, ReleaseInput
 from towline.errors import NoCapacity
 from towline.providers.protocol import NodeTag, Offer, Provider, Request
 from towline.providers.registry import Providers
 from towline.providers.requests import requests
-from towline.spec import Resources
+from towline.resources import Resources
 
 
 class NodeActivities:
@@ -30,7 +31,7 @@ class NodeActivities:
         async with beating(lambda: shown):
             try:
                 return ProvisionResult(await self._provision(request))
-            except Exception as error:  # noqa: BLE001 - the border to Temporal: everything becomes a typed failure
+            except Exception as error:
                 raise failure(error) from error
 
     @activity.defn(name=Activity.RELEASE)
@@ -39,7 +40,7 @@ class NodeActivities:
         async with beating(lambda: {"phase": "releasing", "nodes": [node.node_id for node in request.nodes]}):
             try:
                 await self._release(request)
-            except Exception as error:  # noqa: BLE001 - the border to Temporal: everything becomes a typed failure
+            except Exception as error:
                 raise failure(error, retry_bugs=True) from error
 
     async def _provision(self, request: ProvisionInput) -> list[Node]:

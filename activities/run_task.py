@@ -6,10 +6,11 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from activities.failures import failure
-from activities.heartbeat import WorkerStopping, beating, until_worker_stops
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
+
+from activities.failures import failure
+from activities.heartbeat import WorkerStopping, beating, until_worker_stops
 from towline.attempting import Attempting, Progress
 from towline.contract import (
     Activity,
@@ -63,7 +64,7 @@ class RunTaskActivity:
                 raise _worker_stopping(progress.ledger) from None
             except (AttemptSuperseded, TaskClosed) as error:
                 raise _failure(Failure.SUPERSEDED, str(error), progress.ledger) from None
-            except Exception as error:  # noqa: BLE001 - the border to Temporal: everything becomes a typed failure
+            except Exception as error:
                 raise failure(error, to_json(RunTaskFailure(progress.ledger))) from error
         return _verdict(request, progress.ledger, lost)
 

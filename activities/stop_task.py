@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from temporalio import activity
+
 from activities.failures import failure
 from activities.heartbeat import beating
-from temporalio import activity
 from towline.attempting import user_ended
 from towline.contract import (
     Activity,
@@ -39,7 +40,7 @@ class StopTaskActivity:
         async with beating(lambda: {"phase": "stopping", "nodes": [node.node_id for node in request.nodes]}):
             try:
                 ledgers = await asyncio.gather(*(self._stop(request, node) for node in request.nodes))
-            except Exception as error:  # noqa: BLE001 - the border to Temporal: everything becomes a typed failure
+            except Exception as error:
                 raise failure(error, retry_bugs=True) from error
         return StopTaskResult(max(ledgers, key=lambda ledger: ledger.last_attempt, default=request.ledger))
 

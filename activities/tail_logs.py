@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from activities.failures import failure
-from activities.heartbeat import WorkerStopping, beating, until_worker_stops
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
+
+from activities.failures import failure
+from activities.heartbeat import WorkerStopping, beating, until_worker_stops
 from towline.contract import Activity, Failure, TailLogsHeartbeat, TailLogsInput, from_json, to_json
 from towline.errors import LogStoreError
 from towline.log_store import LogStore
@@ -44,7 +45,7 @@ class TailLogsActivity:
             except WorkerStopping:
                 text = "this worker stops; the log is followed elsewhere"
                 raise ApplicationError(text, type=Failure.WORKER_SHUTDOWN) from None
-            except Exception as error:  # noqa: BLE001 - the border to Temporal: everything becomes a typed failure
+            except Exception as error:
                 raise failure(error, retry_bugs=True) from error
 
 

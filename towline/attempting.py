@@ -214,9 +214,7 @@ def user_ended(attempt: NodeAttempt) -> AttemptRecord:
     return _record(attempt, AttemptStatus.FAILED, Cause.USER, f"exit code {attempt.exit_code}")
 
 
-def _record(
-    attempt: NodeAttempt, status: str, cause: str, reason: str, exit_code: int | None = None
-) -> AttemptRecord:
+def _record(attempt: NodeAttempt, status: str, cause: str, reason: str, exit_code: int | None = None) -> AttemptRecord:
     return AttemptRecord(
         attempt=attempt.attempt,
         status=status,

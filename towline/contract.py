@@ -1,6 +1,7 @@
 """Everything that crosses Temporal: names, and one dataclass per message.
 
-A change here asks "what of the jobs in flight?". Rules: names are never reused or renamed; fields are only added, with a
+A change here asks "what of the jobs in flight?". Rules: names are never reused or renamed; fields are only
+added, with a
 default, and never change their meaning; unknown fields are ignored, so that messages decode one version both ways.
 All messages are plain JSON. Times are ISO 8601 UTC strings, durations are seconds, costs US dollars per hour.
 """

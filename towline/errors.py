@@ -1,19 +1,19 @@
 """Every error of Towline, by who must act.
 
-    TowlineError
-    ├── UsageError                 the user: input, arguments, configuration       exit code 2
-    │   └── InvalidJob             the job's YAML or JSON, all problems at once
-    ├── JobNotFound                the user: no such job                            exit code 102
-    ├── ServerUnreachable          the user: no Temporal server answers             exit code 3
-    ├── PrecheckFailed             the user: no provider can ever satisfy this      FAILED_PRECHECKS
-    ├── NoCapacity                 the cloud: wait, or the next offer               retried
-    ├── ProviderUnavailable        the cloud: its API does not answer, or errs      retried
-    ├── ConnectionLost             the network: outcome unknown, look again         retried
-    │   └── HostKeyChanged         the host is not the node that was created        the node is lost
-    ├── NodeCommandFailed          ourselves: a node script ended unexpectedly      FAILED_CONTROLLER
-    ├── AttemptSuperseded          ourselves: a newer attempt exists; detach
-    ├── TaskClosed                 ourselves: the task is closed on its node; start nothing
-    └── LogStoreError              the log store: full, or unreachable              retried, never in the way
+TowlineError
+├── UsageError                 the user: input, arguments, configuration       exit code 2
+│   └── InvalidJob             the job's YAML or JSON, all problems at once
+├── JobNotFound                the user: no such job                            exit code 102
+├── ServerUnreachable          the user: no Temporal server answers             exit code 3
+├── PrecheckFailed             the user: no provider can ever satisfy this      FAILED_PRECHECKS
+├── NoCapacity                 the cloud: wait, or the next offer               retried
+├── ProviderUnavailable        the cloud: its API does not answer, or errs      retried
+├── ConnectionLost             the network: outcome unknown, look again         retried
+│   └── HostKeyChanged         the host is not the node that was created        the node is lost
+├── NodeCommandFailed          ourselves: a node script ended unexpectedly      FAILED_CONTROLLER
+├── AttemptSuperseded          ourselves: a newer attempt exists; detach
+├── TaskClosed                 ourselves: the task is closed on its node; start nothing
+└── LogStoreError              the log store: full, or unreachable              retried, never in the way
 """
 
 from __future__ import annotations

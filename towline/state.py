@@ -118,7 +118,8 @@ class JobState:
     def current(self) -> int:
         """Index of the task that decides the job's status."""
         return next(
-            (index for index, task in enumerate(self.tasks) if task.status != Status.SUCCEEDED), len(self.tasks) - 1
+            (index for index, task in enumerate(self.tasks) if task.status != Status.SUCCEEDED),
+            len(self.tasks) - 1,
         )
 
     @property

@@ -91,9 +91,7 @@ def tail_logs(request: TailLogsInput, summary: str) -> ActivityHandle[Any]:
         start_to_close_timeout=_WITHOUT_END,
         heartbeat_timeout=_heartbeat(request.settings),
         cancellation_type=ActivityCancellationType.TRY_CANCEL,
-        retry_policy=RetryPolicy(
-            initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
-        ),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)),
     )
 
 
@@ -107,9 +105,7 @@ def stop_task(request: StopTaskInput, call: int, summary: str) -> ActivityHandle
         summary=summary,
         schedule_to_close_timeout=limit,
         heartbeat_timeout=_heartbeat(request.settings),
-        retry_policy=RetryPolicy(
-            initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5)
-        ),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5)),
     )
 
 
@@ -122,9 +118,7 @@ def release(request: ReleaseInput, settings: WorkerSettings, call: int, summary:
         summary=summary,
         start_to_close_timeout=timedelta(minutes=15),
         heartbeat_timeout=_heartbeat(settings),
-        retry_policy=RetryPolicy(
-            initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=60)
-        ),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=60)),
     )
 
 

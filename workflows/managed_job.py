@@ -74,13 +74,14 @@ class ManagedJob:
         except InvalidJob as error:
             text = str(error)[:_LONGEST_REFUSAL]
             self._publish_attributes(Status.FAILED_PRECHECKS, "", "", 0, 0)
+            workflow.upsert_memo({"reason": shorten(text)})
             workflow.set_current_details(f"**{Status.FAILED_PRECHECKS}**\n```\n{text}\n```")
             raise ApplicationError(text, type=Status.FAILED_PRECHECKS, non_retryable=True) from None
 
     def _begun(self, spec: JobSpec) -> JobState:
         info = workflow.info()
         key = job_key(info.workflow_id, info.first_execution_run_id)
-        job = JobRef(job_id=info.workflow_id, key=key, name=spec.name)
+        job = JobRef(job_id=info.workflow_id, key=key, name=spec.name or "")
         return JobState(job, _iso(info.start_time), [_task_state(task) for task in spec.tasks])
 
     def _resumed(self, resume: Any) -> JobState:

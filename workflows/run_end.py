@@ -6,9 +6,8 @@ from typing import Any
 
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError
 
-from towline.contract import Ledger, RunTaskFailure, RunTaskHeartbeat, RunTaskResult, from_json
+from towline.contract import Failure, Ledger, RunTaskFailure, RunTaskHeartbeat, RunTaskResult, from_json
 from towline.decision import INTERRUPTED, SUCCEEDED, RunEnd
-from towline.contract import Failure
 
 _OURS = frozenset(value for name, value in vars(Failure).items() if name.isupper())
 _ENGINES_OWN = frozenset({"WorkerShutdown", "PayloadsTooLarge", "CancelledError"})
@@ -38,7 +37,7 @@ def of_error(error: ActivityError) -> tuple[RunEnd, Ledger | None]:
 def _of_application_error(cause: ApplicationError) -> tuple[RunEnd, Ledger | None]:
     failure = from_json(RunTaskFailure, _first(cause.details))
     ledger = failure.ledger if failure else None
-    if cause.type in _OURS:
+    if cause.type is not None and cause.type in _OURS:
         return RunEnd(cause.type, cause.message, failure.lost if failure else []), ledger
     if cause.type in _ENGINES_OWN or not cause.non_retryable:
         return RunEnd(INTERRUPTED, f"its activity attempt ended with {cause.type}"), ledger

@@ -38,7 +38,8 @@ with workflow.unsafe.imports_passed_through():
 class TaskWalk:
     """Sees one task to its end: provision, run, restart, recover; and, whatever happens, stop and release.
 
-    Cancelling is delivered once, at the await of the moment. While attempts go on it ends them; once the nodes are being
+    Cancelling is delivered once, at the await of the moment. While attempts go on it ends them; once the nodes
+    are being
     given back it is only noted, since that is what it asks for.
     """
 

@@ -58,9 +58,7 @@ def test_setup_without_run_does_run_and_succeeds(node: ShellNode) -> None:
 
 
 def test_run_follows_setup_in_one_log_and_shell_settings_do_not_carry_over(node: ShellNode) -> None:
-    ended = node.run(
-        1, Commands("set -e; mine=1; echo setup >&2", "echo run ${mine-unset}; false; echo on", {})
-    )
+    ended = node.run(1, Commands("set -e; mine=1; echo setup >&2", "echo run ${mine-unset}; false; echo on", {}))
     assert (ended.phase, ended.exit_code) == ("run", 0)
     assert node.log(1) == b"setup\nrun unset\non\n"
 

@@ -13,9 +13,7 @@ from towline.node import script
 from towline.node.script import NodeAttempt
 
 
-@pytest.mark.parametrize(
-    "shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]], ids=lambda each: each[0]
-)
+@pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]], ids=lambda each: each[0])
 def test_every_shell_can_read_it(shell: list[str], tmp_path: Path) -> None:
     path = tmp_path / "script.sh"
     path.write_bytes(script.source())
@@ -51,9 +49,7 @@ def test_no_nonce_is_no_answer() -> None:
 
 
 def test_attempts_are_read_and_anything_else_is_refused() -> None:
-    assert script.parse_attempt("attempt 3 running setup - - -") == NodeAttempt(
-        3, "running", "setup", None, None, None
-    )
+    assert script.parse_attempt("attempt 3 running setup - - -") == NodeAttempt(3, "running", "setup", None, None, None)
     assert script.parse_attempt("attempt 3 ended run 7 a b") == NodeAttempt(3, "ended", "run", 7, "a", "b")
     for line in ("", "attempt", "attempt x running setup - - -", "attempt 1 ended run 0 a b c", "closed"):
         with pytest.raises(ValueError):  # noqa: PT011 - any reading error is one

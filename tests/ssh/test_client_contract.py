@@ -45,9 +45,7 @@ async def test_stdin_that_nobody_reads_is_no_error(ssh: SshClient, server: Serve
         assert (await connection.run("exec <&-; exit 3", b"x" * 3_000_000)).exit_status == 3
 
 
-async def test_output_beyond_the_limit_is_refused_and_the_connection_goes_on(
-    ssh: SshClient, server: Server
-) -> None:
+async def test_output_beyond_the_limit_is_refused_and_the_connection_goes_on(ssh: SshClient, server: Server) -> None:
     async with ssh.connect(server.access) as connection:
         with pytest.raises(NodeCommandFailed, match="more than"):
             await connection.run("head -c 6000000 /dev/zero")
@@ -75,9 +73,7 @@ async def test_leaving_a_stream_ends_a_command_that_watches_its_stdin(
         assert (await connection.run(f"cat {tmp_path}/ended", timeout=20)).stdout == b"yes\n"
 
 
-async def test_a_connection_that_breaks_is_neither_success_nor_failure(
-    ssh: SshClient, server: Server
-) -> None:
+async def test_a_connection_that_breaks_is_neither_success_nor_failure(ssh: SshClient, server: Server) -> None:
     async with (
         ssh.connect(server.access) as connection,
         connection.open("echo ready; read -r _; exit 0") as stream,
@@ -97,9 +93,7 @@ async def test_a_connection_that_breaks_is_neither_success_nor_failure(
             await connection.run("true")
 
 
-async def test_an_answer_that_does_not_come_in_time_is_an_unknown_outcome(
-    ssh: SshClient, server: Server
-) -> None:
+async def test_an_answer_that_does_not_come_in_time_is_an_unknown_outcome(ssh: SshClient, server: Server) -> None:
     async with ssh.connect(server.access) as connection:
         with pytest.raises(ConnectionLost, match=r"did not answer within 0\.2 s"):
             await connection.run("sleep 1000", timeout=0.2)
@@ -143,9 +137,7 @@ async def test_another_host_key_is_another_machine(ssh: SshClient, server: Serve
         assert (await connection.run("true")).exit_status == 0
 
 
-async def test_the_host_key_of_a_first_meeting_is_the_one_that_is_pinned(
-    ssh: SshClient, server: Server
-) -> None:
+async def test_the_host_key_of_a_first_meeting_is_the_one_that_is_pinned(ssh: SshClient, server: Server) -> None:
     assert await ssh.fetch_host_key(server.access.host, server.access.port) == server.access.host_key
 
 
@@ -167,9 +159,7 @@ async def test_a_refused_login_names_user_host_and_identity_file(
         assert word in str(refused.value)
 
 
-async def test_an_identity_file_that_cannot_be_used_is_named(
-    ssh: SshClient, server: Server, tmp_path: Path
-) -> None:
+async def test_an_identity_file_that_cannot_be_used_is_named(ssh: SshClient, server: Server, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("not a key")
     for path in (tmp_path / "absent", broken):

@@ -27,9 +27,7 @@ async def test_a_frozen_machine_is_noticed_and_does_not_hold_up_the_close(openss
     openssh.thaw()
 
 
-async def test_leaving_a_connection_to_a_frozen_machine_takes_a_moment(
-    openssh: OpenSsh, ssh: SshClient
-) -> None:
+async def test_leaving_a_connection_to_a_frozen_machine_takes_a_moment(openssh: OpenSsh, ssh: SshClient) -> None:
     async with ssh.connect(openssh.access) as connection:
         await connection.run("true")
         openssh.freeze()
@@ -38,9 +36,7 @@ async def test_leaving_a_connection_to_a_frozen_machine_takes_a_moment(
     openssh.thaw()
 
 
-async def test_a_frozen_machine_cannot_be_connected_to_within_the_timeout(
-    openssh: OpenSsh, ssh: SshClient
-) -> None:
+async def test_a_frozen_machine_cannot_be_connected_to_within_the_timeout(openssh: OpenSsh, ssh: SshClient) -> None:
     openssh.freeze()
     with pytest.raises(ConnectionLost, match="did not answer in time"):
         async with ssh.connect(openssh.access, timeout=0.5):
@@ -55,9 +51,7 @@ async def test_the_pinned_key_is_the_one_that_is_asked_for(ssh: SshClient, tmp_p
                 assert (await connection.run("true")).exit_status == 0
 
 
-async def test_a_host_without_a_key_of_the_pinned_type_is_another_machine(
-    ssh: SshClient, tmp_path: Path
-) -> None:
+async def test_a_host_without_a_key_of_the_pinned_type_is_another_machine(ssh: SshClient, tmp_path: Path) -> None:
     ed25519 = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
     with open_ssh(tmp_path / "node", host_key_types="ecdsa") as server, pytest.raises(HostKeyChanged):
         async with ssh.connect(replace(server.access, host_key=ed25519)):
@@ -86,9 +80,7 @@ async def test_the_configuration_and_keys_of_whoever_runs_this_are_not_used(
         assert (await connection.run("echo ${SSH_AUTH_SOCK:-none}")).stdout == b"none\n"
 
 
-EXPORTED = [
-    each for each in vars(asyncssh).values() if isinstance(each, type) and issubclass(each, Exception)
-]
+EXPORTED = [each for each in vars(asyncssh).values() if isinstance(each, type) and issubclass(each, Exception)]
 
 
 @pytest.mark.parametrize("kind", EXPORTED, ids=lambda kind: kind.__name__)

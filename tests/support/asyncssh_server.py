@@ -43,9 +43,7 @@ class InProcessServer:
             self.port,
             server_factory=Server,
             server_host_keys=[self._host_key],
-            authorized_client_keys=asyncssh.import_authorized_keys(
-                self._key.export_public_key().decode("ascii")
-            ),
+            authorized_client_keys=asyncssh.import_authorized_keys(self._key.export_public_key().decode("ascii")),
             process_factory=self._run,
             encoding=None,
         )

@@ -25,9 +25,7 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/bin"
 class OpenSsh:
     """An sshd on a free port of this machine."""
 
-    def __init__(
-        self, directory: Path, *settings: str, shell: str = "dash", host_key_types: str = "ed25519"
-    ) -> None:
+    def __init__(self, directory: Path, *settings: str, shell: str = "dash", host_key_types: str = "ed25519") -> None:
         self.directory = directory
         self.home = directory / "home"
         self.home.mkdir(parents=True)
@@ -85,9 +83,7 @@ class OpenSsh:
     @property
     def access(self) -> SshAccess:
         """How to reach it."""
-        return SshAccess(
-            "127.0.0.1", self.port, getpass.getuser(), str(self.identity), self.host_key(self.types[0])
-        )
+        return SshAccess("127.0.0.1", self.port, getpass.getuser(), str(self.identity), self.host_key(self.types[0]))
 
     def cut(self) -> None:
         """Break every connection; what the sessions started is left alone."""

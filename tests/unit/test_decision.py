@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from towline.contract import AttemptRecord, AttemptStatus, Cause, Failure, Ledger
 from towline.decision import (
     INTERRUPTED,

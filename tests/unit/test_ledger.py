@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from towline.contract import AttemptRecord, AttemptStatus, Cause, Ledger, RunTaskFailure, from_json, to_json
 from towline.ledger import merge, record, without_records
 

@@ -135,8 +135,9 @@ class Provider(Protocol):
     async def terminate(self, node: Node) -> None:
         """End the node. Returns when the provider confirms that it is gone; already gone is success."""
 
-    async def list(self, owner: str, job_key: str | None = None) -> list[TaggedNode]:
-        """The nodes tagged with `owner` that are not known to be gone, also those still starting."""
+    async def list(self, owner: str | None, job_key: str | None = None) -> list[TaggedNode]:
+        """The nodes tagged with `owner` (None: with any) that are not known to be released, also those still
+        starting."""
 
     def access(self, node: Node) -> SshAccess:
         """How to reach the node."""

