@@ -41,7 +41,8 @@ _Result = TypeVar("_Result")
 class TaskWalk:
     """Sees one task to its end: provision, run, restart, recover; and, whatever happens, stop and release.
 
-    While attempts go on, a cancel ends them; once the nodes are being given back it is only noted, since that is what it
+    While attempts go on, a cancel ends them; once the nodes are being given back it is only noted, since that
+    is what it
     asks for.
     """
 
@@ -266,7 +267,8 @@ class TaskWalk:
             await workflow.sleep(timedelta(seconds=seconds), summary=f"{self._of}: {why}")
 
     async def _noting_cancel(self, work: Coroutine[Any, Any, _Result], *, pass_on: bool) -> _Result:
-        """The result of `work`. A cancel is delivered once, here, and noted; `pass_on` says whether it cuts `work` short.
+        """The result of `work`. A cancel is delivered once, here, and noted; `pass_on` says whether it cuts
+        `work` short.
 
         It has to be noted: an activity that completes though it was asked to cancel swallows the cancel of the await.
         """

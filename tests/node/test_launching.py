@@ -120,9 +120,17 @@ read -r _ _ _ _ _ victim _ </proc/self/stat
 exec {tool} "$@"
 """
 TOOLS = [
-<<<<<<< HEAD
+<<<<
+<<<<<
+<<<<<<
+<<<<<<<
+HEAD
     *["bash", "cat", "date", "flock", "grep", "head", "mkdir", "mv", "rm"],
     *["setsid", "sh", "sleep", "sort", "tail", "tar", "touch", "wc"],
+===
+====
+=====
+======
 =======
     "bash",
     "cat",
@@ -141,7 +149,11 @@ TOOLS = [
     "tar",
     "touch",
     "wc",
->>>>>>> main
+>>>>
+>>>>>
+>>>>>>
+>>>>>>>
+main
 ]
 
 

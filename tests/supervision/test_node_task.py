@@ -38,7 +38,7 @@ def supervisor(server: OpenSsh) -> int:
 
 async def until(condition: Callable[[], bool]) -> None:
     """For what the node does by itself and tells nobody."""
-    while not condition():  # noqa: ASYNC110 - nothing tells
+    while not condition():
         await asyncio.sleep(0.02)
 
 

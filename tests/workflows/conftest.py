@@ -39,7 +39,8 @@ async def environment() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def dev_environment() -> AsyncIterator[WorkflowEnvironment]:
-    """The real server, where the order of events is what counts: the test server loses workflow tasks when an activity is
+    """The real server, where the order of events is what counts: the test server loses workflow tasks when an
+    activity is
     cancelled while it completes."""
     async with await WorkflowEnvironment.start_local(dev_server_existing_path=_beside_python("temporal")) as running:
         yield running
