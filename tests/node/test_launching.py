@@ -120,18 +120,6 @@ read -r _ _ _ _ _ victim _ </proc/self/stat
 exec {tool} "$@"
 """
 TOOLS = [
-<<<<
-<<<<<
-<<<<<<
-<<<<<<<
-HEAD
-    *["bash", "cat", "date", "flock", "grep", "head", "mkdir", "mv", "rm"],
-    *["setsid", "sh", "sleep", "sort", "tail", "tar", "touch", "wc"],
-===
-====
-=====
-======
-=======
     "bash",
     "cat",
     "date",
@@ -149,11 +137,6 @@ HEAD
     "tar",
     "touch",
     "wc",
->>>>
->>>>>
->>>>>>
->>>>>>>
-main
 ]
 
 
