@@ -81,9 +81,7 @@ def test_the_table_names_every_failure_type() -> None:
 
 
 def test_no_recovery_makes_the_first_loss_final() -> None:
-    decision = decide(
-        Policy(strategy="NO_RECOVERY"), account(LOST), RunEnd(Failure.NODE_LOST, "node n1 lost")
-    )
+    decision = decide(Policy(strategy="NO_RECOVERY"), account(LOST), RunEnd(Failure.NODE_LOST, "node n1 lost"))
     assert decision.status is Status.FAILED_NO_RESOURCE
     assert "NO_RECOVERY" in decision.reason
 

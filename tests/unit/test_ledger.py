@@ -27,9 +27,7 @@ def _prefix(truth: Ledger, length: int) -> Ledger:
 
 
 @given(CAUSES, st.integers(0, 12), st.integers(0, 12))
-def test_two_accounts_of_one_task_merge_to_the_longer_whatever_the_order(
-    causes: list[str], a: int, b: int
-) -> None:
+def test_two_accounts_of_one_task_merge_to_the_longer_whatever_the_order(causes: list[str], a: int, b: int) -> None:
     truth = _truth(causes)
     left, right = _prefix(truth, a), _prefix(truth, b)
     longer = _prefix(truth, max(a, b))
