@@ -52,6 +52,10 @@ def guarded(command: Callable[[], Any]) -> int:
         return _INTERRUPTED
     except BrokenPipeError:
         return _PIPE_CLOSED
+    except SystemExit as error:  # click's own way out when a pipe is closed, argparse's for wrong usage
+        if isinstance(error.__context__, BrokenPipeError):
+            return _PIPE_CLOSED
+        return error.code if isinstance(error.code, int) else ExitCode.USAGE
     except TowlineError as error:
         return _say(error)
     except OSError as error:
