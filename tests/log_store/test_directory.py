@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -72,7 +72,8 @@ try:
 except LogStoreError as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    said = (await asyncio.wait_for(process.communicate(), 60))[0].decode()
     assert f"errno {errno.EFBIG}" in said
     assert str(root / "job-1" / "0" / "attempt-1" / "node-0.log") in said
     store = DirectoryLogStore(root)
