@@ -112,7 +112,7 @@ class JobWatch:
         final = self._ending.result()
         try:
             async with asyncio.timeout(timeout):
-                while not Status(self.document.get("status", Status.PENDING)).final:
+                while not self.document.get("ended_at"):  # its status may be final while its nodes are given back
                     self.look_now()
                     await self.wait_for_news(_BURST_S)
         except TimeoutError:
