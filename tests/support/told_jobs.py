@@ -46,7 +46,7 @@ class ToldJobs:
                 "status": str(job_status(Status(task["status"]) for task in self._tasks)),
                 "reason": "",
                 "submitted_at": NOW,
-                "ended_at": None,
+                "ended_at": NOW if self._ended.is_set() else None,
                 "web_ui_url": None,
                 "tasks": self._tasks,
             }
