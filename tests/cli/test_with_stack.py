@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -141,6 +139,14 @@ def test_ctrl_c_works_while_the_reader_of_the_output_sleeps(tmp_path: Path, env:
     assert b"left job flood" in process.stderr.read()
 
 
+def test_words_on_a_terminal_begin_a_line_of_their_own(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "job.yaml", "run: printf unfinished\n")
+    with terminal("launch", file, env=env) as screen:
+        screen.wait_for(b"see it at")
+        assert screen.process.wait(60) == 0
+        assert b"unfinished\r\n" in screen.screen
+
+
 def test_no_follow_of_a_live_job_is_not_finished(live: Live, env: dict[str, str]) -> None:
     live.launch()
     with terminal("logs", live.id, env=env) as screen:
@@ -274,5 +280,3 @@ def test_a_follow_outlasts_an_outage_of_the_stack(live: Live, env: dict[str, str
     rest, said = process.communicate(timeout=90)
     assert (process.returncode, rest) == (0, b"released\n")
     assert b"the Temporal server answers again" in said
-    with contextlib.suppress(OSError):
-        os.unlink(live.gate)
