@@ -13,6 +13,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.api.workflowservice.v1 import GetClusterInfoRequest, UpdateNamespaceRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from towline.contract import SEARCH_ATTRIBUTE_TYPES
@@ -46,6 +47,11 @@ def _configured() -> dict[str, Any]:
         return dict(ClientConfig.load_client_connect_config())
     except (RuntimeError, ValueError, OSError) as error:
         raise UsageError(f"Temporal's environment configuration cannot be used: {error}") from None
+
+
+def silence_core() -> None:
+    """Keep Temporal's core from writing its warnings to standard output, which in the command line is the job's."""
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=False)
 
 
 async def prepare(client: Client) -> list[str]:
