@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from towline.errors import InvalidJob
 from towline.job_recovery import JobRecovery
 from towline.plain_json import json_problems
-from towline.problems import Path, Problem, bounded, kind_of, quote, show
+from towline.problems import MOST_PROBLEMS, Path, Problem, bounded, kind_of, quote, show
 from towline.refusals import refusals
 from towline.resources import Alternative, Resources, resources_problems
 from towline.section import Section
@@ -98,7 +98,7 @@ class JobSpec(Section):
         `raw` is."""
         spec, problems = check(raw)
         if spec is None:
-            raise InvalidJob(bounded(show(problem) for problem in problems))
+            raise InvalidJob(bounded(map(show, problems[: 2 * MOST_PROBLEMS])))
         return spec
 
     def to_input(self) -> dict[str, Any]:

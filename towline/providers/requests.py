@@ -46,9 +46,11 @@ def _infra(resources: Resources) -> str | None:
 
 
 def _image(resources: Resources) -> str | None:
-    """The image; where each region has its own, that of the region asked for."""
+    """The image; where each region has its own, that of the region asked for, else the first, never none."""
     image = resources.image_id
-    return image.get(resources.region or "") if isinstance(image, dict) else image
+    if not isinstance(image, dict):
+        return image
+    return image.get(resources.region or "") or next(iter(image.values()), None)
 
 
 def _amount(text: str | None) -> tuple[float | None, bool]:
