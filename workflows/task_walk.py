@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
@@ -35,12 +35,15 @@ with workflow.unsafe.imports_passed_through():
     from towline.status import Status
 
 
+_Result = TypeVar("_Result")
+
+
 class TaskWalk:
     """Sees one task to its end: provision, run, restart, recover; and, whatever happens, stop and release.
 
-    Cancelling is delivered once, at the await of the moment. While attempts go on it ends them; once the nodes
-    are being
-    given back it is only noted, since that is what it asks for.
+    While attempts go on, a cancel ends them; once the nodes are being given back it is only noted, since that
+    is what it
+    asks for.
     """
 
     def __init__(
@@ -68,15 +71,14 @@ class TaskWalk:
 
     async def run(self) -> None:
         """Returns when the task is in a final status and its nodes are confirmed gone."""
+        self._move(Status.STARTING)
         try:
-            self._move(Status.STARTING)
-            end = await self._walk()
+            end = await self._noting_cancel(self._walk(), pass_on=True)
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
-            self.cancelled = True
             end = Decision(Step.FINISH, "cancelled", Status.CANCELLED)
-        await self._despite_cancel(self._give_back(end))
+        await self._noting_cancel(self._give_back(end), pass_on=False)
 
     async def _walk(self) -> Decision:
         """Provision and run until the decision is to finish."""
@@ -112,6 +114,7 @@ class TaskWalk:
 
     async def _provision(self) -> Decision | None:
         """Get the nodes that are missing; a decision comes back when there can be none."""
+        self._heed_cancel()
         keep = self._task.held
         if len(keep) < self._spec.num_nodes:
             self._task.generation += 1
@@ -141,6 +144,7 @@ class TaskWalk:
 
     async def _run_once(self) -> Decision:
         """One call of `run_task`: as many attempts as its RetryPolicy restarts."""
+        self._heed_cancel()
         self._calls += 1
         before = self._task.ledger.last_attempt
         task, policy = self._task, self._task.policy
@@ -262,14 +266,25 @@ class TaskWalk:
         if seconds > 0:
             await workflow.sleep(timedelta(seconds=seconds), summary=f"{self._of}: {why}")
 
-    async def _despite_cancel(self, work: Coroutine[Any, Any, None]) -> None:
-        """Finish `work` though a cancel arrives; it is delivered once, so once is enough."""
+    async def _noting_cancel(self, work: Coroutine[Any, Any, _Result], *, pass_on: bool) -> _Result:
+        """The result of `work`. A cancel is delivered once, here, and noted; `pass_on` says whether it cuts
+        `work` short.
+
+        It has to be noted: an activity that completes though it was asked to cancel swallows the cancel of the await.
+        """
         task = asyncio.create_task(work)
         try:
-            await asyncio.shield(task)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
             self.cancelled = True
-            await task
+            if pass_on:
+                task.cancel()
+            return await task
+
+    def _heed_cancel(self) -> None:
+        """Nothing new begins once a cancel has been noted."""
+        if self.cancelled:
+            raise asyncio.CancelledError
 
     def _move(self, status: Status, reason: str = "") -> None:
         self._task.move(status, reason, workflow.now().isoformat())

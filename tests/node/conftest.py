@@ -13,4 +13,5 @@ from tests.support.shells import SHELLS, ShellNode, shell_node
 @pytest.fixture(params=SHELLS)
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ShellNode]:
     """A node whose `sh` is the shell under test."""
-    yield from shell_node(request.param, tmp_path)
+    with shell_node(request.param, tmp_path) as node:
+        yield node

@@ -22,6 +22,7 @@ VALUES = {
     "LARGE": "x'y\n" * 25_000,
     "PYTHONUNBUFFERED": "",
     "OPTIND": "no number",
+    "RANDOM": "a[$(id)]",
     "IFS": ":",
     "LANG": "C.UTF-8",
 }
@@ -77,7 +78,7 @@ def test_stdin_is_empty_and_signals_are_as_in_a_login(node: ShellNode) -> None:
 
 def test_the_marker_cannot_be_taken_away_by_a_variable_of_the_user(node: ShellNode) -> None:
     node.run(1, Commands(None, 'echo "$TOWLINE_MARK"', {"TOWLINE_MARK": "mine"}), index=3)
-    assert node.log(1, index=3).decode() == f"{JOB}/3;\n"
+    assert node.log(1, index=3).decode() == f"{JOB}/3;{node.home};\n"
 
 
 def test_scripts_of_400_kilobytes_run(node: ShellNode) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,8 @@ JOB = "job-0123456789"
 
 
 def search_path(shell: str, directory: Path) -> str:
-    """A PATH on which `sh` is that shell; for busybox every tool is its own, as on Alpine with bash and flock."""
+    """A PATH on which `sh` is that shell; for busybox every tool is its own, as on Alpine with bash and
+    flock."""
     directory.mkdir(parents=True)
     if shell != "busybox":
         (directory / "sh").symlink_to(found(shell))
@@ -28,7 +29,7 @@ def search_path(shell: str, directory: Path) -> str:
     busybox = found("busybox")
     for applet in subprocess.run([busybox, "--list"], capture_output=True, text=True).stdout.split():
         (directory / applet).symlink_to(busybox)
-    for tool in ("bash", "flock"):
+    for tool in ("bash", "flock", "nohup"):
         (directory / tool).unlink(missing_ok=True)
         (directory / tool).symlink_to(found(tool))
     return str(directory)
@@ -141,6 +142,7 @@ def processes_at(home: Path) -> list[psutil.Process]:
     return found
 
 
+@contextmanager
 def shell_node(shell: str, directory: Path) -> Iterator[ShellNode]:
     """A node with the node script installed; everything that still runs there is killed at the end."""
     home = directory / "home"

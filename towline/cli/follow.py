@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import signal
 import sys
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from towline.cli.session import print_json, say
+from towline.changes import standing
+from towline.cli.output import Output
+from towline.cli.session import Waiting, command_line, print_json, say
 from towline.config import Config
 from towline.directory_log_store import DirectoryLogStore
-from towline.following import Ended, Event, Follower, LogBytes, Notice, Selection
+from towline.following import Ended, Event, Follower, LogBytes, LogEnded, Notice, Selection
 from towline.status import ExitCode, Status, exit_code
 
 if TYPE_CHECKING:
@@ -30,18 +31,18 @@ async def follow(
     as_json: bool = False,
 ) -> int:
     """Follow to the job's end and return its exit code; Ctrl-C leaves the job alone and returns NOT_FINISHED."""
-    follower = Follower(jobs, DirectoryLogStore(config.log_store), job_id, selection)
-    work = asyncio.create_task(_show(follower.follow(), tail=tail, to_stderr=as_json))
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, work.cancel)
+    follower = Follower(jobs, DirectoryLogStore(config.log_store), job_id, selection, tail=tail)
+    output = Output(sys.stderr if as_json else sys.stdout)
+    work = asyncio.create_task(_show(follower, follower.follow(), output))
     try:
-        document = await work
+        with _interrupting(work, output):
+            document = await work
     except asyncio.CancelledError:
-        say(f"\nleft job {job_id}, which goes on; towline logs {job_id} comes back, towline cancel {job_id} ends it")
+        _say_left(job_id)
+        document = follower.document or {"job_id": job_id, "status": None}
+        if as_json:
+            print_json(document)
         return ExitCode.NOT_FINISHED
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-    document = document or await jobs.status(job_id)
     if as_json:
         print_json(document)
     else:
@@ -51,36 +52,51 @@ async def follow(
 
 async def show_present(config: Config, jobs: JobClient, job_id: str, selection: Selection, tail: int | None) -> int:
     """Print what there is, and return the job's exit code as it stands."""
-    follower = Follower(jobs, DirectoryLogStore(config.log_store), job_id, selection)
-    await _show(follower.present(), tail=tail)
+    follower = Follower(jobs, DirectoryLogStore(config.log_store), job_id, selection, tail=tail)
+    await _show(follower, follower.present(), Output(sys.stdout))
     return exit_code(Status((await jobs.status(job_id))["status"]))
 
 
-async def _show(events: AsyncIterator[Event], *, tail: int | None = None, to_stderr: bool = False) -> dict[str, Any]:
-    output = _Output(sys.stderr if to_stderr else sys.stdout)
-    skipped = deque[bytes](maxlen=max(tail, 1)) if tail is not None else None
-    del skipped
+async def _show(follower: Follower, events: AsyncIterator[Event], output: Output) -> dict[str, Any]:
     document: dict[str, Any] = {}
-    async for event in events:
-        if isinstance(event, LogBytes):
-            output.write(event)
-        elif isinstance(event, Notice):
-            say(f"towline: {event.text}")
-        elif isinstance(event, Ended):
-            document = event.document
+    waiting = Waiting()
+    try:
+        async for event in events:
+            waiting.hide()
+            if isinstance(event, LogBytes):
+                output.write(event.log.rank, event.data, several=event.several)
+            elif isinstance(event, LogEnded):
+                output.end(event.log.rank)
+            elif isinstance(event, Notice):
+                say(f"towline: {event.text}")
+                waiting.show(standing(follower.document))
+            elif isinstance(event, Ended):
+                document = event.document
+    finally:
+        waiting.hide()
     return document
 
 
-class _Output:
-    """Bytes as they come; where there are several nodes, whole lines with the node in front."""
+@contextlib.contextmanager
+def _interrupting(work: asyncio.Task[Any], output: Output) -> Iterator[None]:
+    """Ctrl-C cancels `work`, also when it hangs in a write because the pager at the other end of the pipe waits."""
+    loop = asyncio.get_running_loop()
 
-    def __init__(self, stream: Any) -> None:
-        self._descriptor = stream.fileno()
+    def interrupted(*_: object) -> None:
+        if output.writing:
+            raise asyncio.CancelledError
+        loop.call_soon_threadsafe(work.cancel)
 
-    def write(self, event: LogBytes) -> None:
-        data = memoryview(event.data)
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _say_left(job_id: str) -> None:
+    back, end = command_line("logs", job_id), command_line("cancel", job_id)
+    say(f"\nleft job {job_id}, which goes on; `{back}` comes back, `{end}` ends it")
 
 
 def _conclude(document: dict[str, Any]) -> None:

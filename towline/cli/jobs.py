@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from towline.cli.session import connect, print_json, run, say
-from towline.config import Config
-from towline.errors import UsageError
+from towline.cli.session import configuration, connect, job_id, print_json, run, say, waiting
+from towline.errors import JobNotFound, UsageError
 from towline.status import Status
 
 
@@ -31,12 +30,12 @@ def queue(statuses: tuple[str, ...], limit: int, as_json: bool) -> int:
 
 
 async def _queue(statuses: list[str], limit: int) -> list[dict[str, object]]:
-    jobs = await connect(Config.from_environment())
+    jobs = await connect(configuration())
     return await jobs.queue(status=statuses or None, limit=limit)
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", type=job_id)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def status(job: str, as_json: bool) -> int:
     """Show one job: tasks, attempts, nodes, reasons."""
@@ -51,12 +50,12 @@ def status(job: str, as_json: bool) -> int:
 
 
 async def _status(job: str) -> dict[str, object]:
-    jobs = await connect(Config.from_environment())
+    jobs = await connect(configuration())
     return await jobs.status(job)
 
 
 @click.command()
-@click.argument("job_ids", nargs=-1, metavar="JOB...")
+@click.argument("job_ids", nargs=-1, metavar="JOB...", type=job_id)
 @click.option("--all", "every", is_flag=True, help="Every job that runs.")
 @click.option("--wait", is_flag=True, help="Return when the jobs have ended.")
 def cancel(job_ids: tuple[str, ...], every: bool, wait: bool) -> int:
@@ -67,21 +66,27 @@ def cancel(job_ids: tuple[str, ...], every: bool, wait: bool) -> int:
 
 
 async def _cancel(job_ids: tuple[str, ...], every: bool, wait: bool) -> int:
-    jobs = await connect(Config.from_environment())
+    jobs = await connect(configuration())
     wanted = await jobs.running() if every else list(dict.fromkeys(job_ids))
     if not wanted:
         say("no job runs")
     asked = []
-    for job_id in wanted:
-        state = await jobs.cancel(job_id)
+    missing = []
+    for job in wanted:
+        try:
+            state = await jobs.cancel(job)
+        except JobNotFound as error:  # the others are cancelled all the same
+            missing.append(str(error))
+            continue
         if state == Status.CANCELLING:
-            say(f"{job_id}: cancel accepted")
-            asked.append(job_id)
+            say(f"{job}: cancel accepted")
+            asked.append(job)
         else:
-            say(f"{job_id}: has already ended {state}")
-    if wait:
-        for job_id in asked:
-            say(f"{job_id}: waiting until everything of it is gone")
-            final = await jobs.wait(job_id)
-            say(f"{job_id}: {final}")
+            say(f"{job}: has already ended {state}")
+    for job in asked if wait else []:
+        with waiting(f"{job}: waiting until everything of it is gone"):
+            final = await jobs.wait(job)
+        say(f"{job}: {final}")
+    if missing:
+        raise JobNotFound("\n".join(missing))
     return 0

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from towline.cli.session import connect, print_json, run, say
-from towline.config import Config
+from towline.cli.session import command_line, configuration, connect, print_json, run, say, start_stack
 from towline.errors import UsageError
 
 if TYPE_CHECKING:
+    from towline.config import Config
     from towline.spec import JobSpec
 
 
@@ -46,8 +47,11 @@ def launch(
     as_json: bool,
 ) -> int:
     """Validate FILE, submit it, follow the logs. The exit code is the job's."""
+    config = configuration()
     job = _load(file, name, envs, env_file, secrets)
-    return run(_launch(Config.from_environment(), job, job_id, detach, as_json))
+    run(_check_offers(config, job))
+    address = None if config.temporal_configured else start_stack(config).address
+    return run(_launch(config, address, job, job_id, detach, as_json))
 
 
 @click.command()
@@ -63,7 +67,7 @@ def validate(
 ) -> int:
     """Check FILE without submitting it; --json prints the workflow's input."""
     job = _load(file, name, envs, env_file, secrets)
-    run(_check_offers(Config.from_environment(), job))
+    run(_check_offers(configuration(), job))
     if as_json:
         print_json(job.to_input())
     else:
@@ -110,18 +114,22 @@ def _environment(envs: tuple[str, ...], env_file: Path | None) -> dict[str, str]
 
 
 def _from_file(path: Path) -> dict[str, str]:
-    from dotenv import dotenv_values
+    """The file's variables, read by python-dotenv; but what that would skip with a warning is refused."""
+    from dotenv.parser import parse_stream
 
-    if not path.is_file():
-        raise UsageError(f"--env-file {path}: there is no such file")
     try:
-        found = dotenv_values(path, interpolate=False)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--env-file {path}: {error}") from None
-    missing = [key for key, value in found.items() if value is None]
-    if missing:
-        raise UsageError(f"--env-file {path}: {', '.join(missing)} without a value; write NAME=VALUE")
-    return {key: value for key, value in found.items() if value is not None}
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--env-file {path}: is not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise UsageError(f"--env-file {path}: {error.strerror}") from None
+    values: dict[str, str] = {}
+    for each in parse_stream(io.StringIO(text)):
+        if each.error or (each.key is not None and each.value is None):
+            raise UsageError(f"--env-file {path}:{each.original.line}: write NAME=VALUE")
+        if each.key is not None and each.value is not None:
+            values[each.key] = each.value
+    return values
 
 
 async def _check_offers(config: Config, job: JobSpec) -> None:
@@ -144,11 +152,12 @@ async def _check_offers(config: Config, job: JobSpec) -> None:
         raise InvalidJob(problems)
 
 
-async def _launch(config: Config, job: JobSpec, job_id: str | None, detach: bool, as_json: bool) -> int:
+async def _launch(
+    config: Config, address: str | None, job: JobSpec, job_id: str | None, detach: bool, as_json: bool
+) -> int:
     from towline.cli.follow import follow
 
-    await _check_offers(config, job)
-    jobs = await connect(config, start=True)
+    jobs = await connect(config, address)
     submission = await jobs.submit(job, job_id)
     url = jobs.web_ui_url(submission.job_id, submission.run_id)
     if detach:
@@ -161,4 +170,6 @@ async def _launch(config: Config, job: JobSpec, job_id: str | None, detach: bool
     say(f"{said} job {submission.job_id}")
     if url:
         say(f"Web UI: {url}")
+    back, end = command_line("logs", submission.job_id), command_line("cancel", submission.job_id)
+    say(f"Ctrl-C leaves it running; `{back}` follows it again, `{end}` ends it")
     return await follow(config, jobs, submission.job_id, as_json=as_json)

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from towline.cli.session import connect, run, say
-from towline.config import Config
-from towline.errors import JobNotFound
+from towline.cli.session import configuration, connect, job_id, run, say
+from towline.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:
     from towline.client import JobClient
+    from towline.config import Config
+    from towline.following import Selection
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked for."""
+
+    job: str
+    task: str | None
+    follow: bool
+    attempt: int | None
+    rank: int | None
+    tail: int | None
+    sync_down: Path | None
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", type=job_id)
 @click.argument("task", required=False)
 @click.option("--follow/--no-follow", default=True, help="Follow to the job's end (default), or print what there is.")
 @click.option("--attempt", type=click.IntRange(min=1), help="One attempt only.")
@@ -32,49 +47,43 @@ def logs(
     tail: int | None,
     sync_down: Path | None,
 ) -> int:
-    """Show the logs of JOB, or of one TASK of it (its name, or its number from 1)."""
-    return run(_logs(Config.from_environment(), job, task, follow, attempt, rank, tail, sync_down))
+    """Show the logs of JOB, or of one TASK of it (its number from 1, or its name)."""
+    if sync_down is not None and tail is not None:
+        raise UsageError("--sync-down copies whole logs; leave out --tail")
+    return run(_logs(configuration(), _Request(job, task, follow, attempt, rank, tail, sync_down)))
 
 
-async def _logs(
-    config: Config,
-    job: str,
-    task: str | None,
-    follow: bool,
-    attempt: int | None,
-    rank: int | None,
-    tail: int | None,
-    sync_down: Path | None,
-) -> int:
-    from towline.cli import follow as following
+async def _logs(config: Config, request: _Request) -> int:
+    from towline.cli.follow import follow, show_present
     from towline.following import Selection
 
     jobs = await connect(config)
-    index = await _task_index(jobs, job, task)
-    selection = Selection(index, attempt, rank)
-    if sync_down is not None:
-        return await _sync_down(config, jobs, job, selection, sync_down)
-    if follow:
-        return await following.follow(config, jobs, job, selection=selection, tail=tail)
-    return await following.show_present(config, jobs, job, selection, tail)
+    index = await _task_index(jobs, request.job, request.task)
+    selection = Selection(index, request.attempt, request.rank)
+    if request.sync_down is not None:
+        return await _sync_down(config, jobs, request.job, selection, request.sync_down)
+    if request.follow:
+        return await follow(config, jobs, request.job, selection=selection, tail=request.tail)
+    return await show_present(config, jobs, request.job, selection, request.tail)
 
 
 async def _task_index(jobs: JobClient, job: str, task: str | None) -> int | None:
-    document = await jobs.status(job)
+    """A name comes before a number, since a task may be called `2`."""
     if task is None:
         return None
-    for each in document["tasks"]:
-        if task in (each["name"], str(each["index"] + 1)):
-            return int(each["index"])
-    names = ", ".join(f"{each['index'] + 1} {each['name']}" for each in document["tasks"])
+    tasks = (await jobs.status(job))["tasks"]
+    for wanted in ("name", "number"):
+        for each in tasks:
+            if task == (each["name"] if wanted == "name" else str(each["index"] + 1)):
+                return int(each["index"])
+    names = ", ".join(f"{each['index'] + 1} {each['name']}" for each in tasks)
     raise JobNotFound(f"job {job} has no task {task}; its tasks are: {names or 'not known now'}")
 
 
-async def _sync_down(config: Config, jobs: JobClient, job: str, selection: object, directory: Path) -> int:
+async def _sync_down(config: Config, jobs: JobClient, job: str, selection: Selection, directory: Path) -> int:
     from towline.directory_log_store import DirectoryLogStore
-    from towline.following import BLOCK, Selection
+    from towline.following import BLOCK
 
-    assert isinstance(selection, Selection)
     store = DirectoryLogStore(config.log_store)
     count = 0
     for log in await store.logs(await jobs.log_key(job)):

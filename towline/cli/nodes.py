@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from towline.cli.session import print_json, run, say
-from towline.config import Config
+from towline.cli.session import configuration, print_json, run, say
 from towline.errors import JobNotFound, TowlineError
 
 if TYPE_CHECKING:
+    from towline.config import Config
     from towline.providers.protocol import ProviderCheck, TaggedNode
 
 
@@ -21,7 +21,7 @@ def nodes(context: click.Context, as_json: bool) -> int:
     """List the nodes that jobs hold."""
     if context.invoked_subcommand is not None:
         return 0
-    rows = [_row(each) for each in run(_nodes(Config.from_environment()))]
+    rows = [_row(each) for each in run(_nodes(configuration()))]
     if as_json:
         print_json(rows)
     else:
@@ -37,7 +37,7 @@ def preempt(node_id: str) -> int:
     """Take a `local` node away without warning, to see a recovery."""
     from towline.providers.local import LocalProvider
 
-    if not LocalProvider(Config.from_environment().home).preempt(node_id):
+    if not LocalProvider(configuration().home).preempt(node_id):
         raise JobNotFound(f"no local node {node_id} is held; see `towline nodes`")
     say(f"{node_id} is gone")
     return 0
@@ -47,7 +47,7 @@ def preempt(node_id: str) -> int:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def check(as_json: bool) -> int:
     """Say which providers can be used, and what is missing."""
-    rows = run(_check(Config.from_environment()))
+    rows = run(_check(configuration()))
     if as_json:
         print_json([vars(row) for row in rows])
     else:

@@ -1,23 +1,20 @@
-"""Tables for people, on standard output: they fit the terminal, and are plain where there is none."""
+"""What people see of jobs, nodes and providers, on standard output."""
 
 from __future__ import annotations
 
-import os
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from towline.cli.session import command_line, plain
+from towline.cli.table import Column, Screen, print_table
 from towline.status import Status
 
 if TYPE_CHECKING:
     from towline.providers.protocol import ProviderCheck
     from towline.spec import JobSpec
 
-_WIDTH_WITHOUT_TERMINAL = 160
 _COLOURS = {
     Status.SUCCEEDED: "green",
     Status.RUNNING: "cyan",
@@ -30,165 +27,128 @@ _COLOURS = {
 
 
 def queue_table(rows: list[dict[str, Any]]) -> None:
-    """The queue; columns that do not fit are left out, the least needed first."""
-    console = _console()
+    """The queue."""
     if not rows:
-        console.print("no jobs; `towline launch FILE` submits one")
+        Screen().print("no jobs; `towline launch FILE` submits one")
         return
-    columns = {
-        "ID": [row["job_id"] for row in rows],
-        "STATUS": [row["status"] for row in rows],
-        "TASK": [_task(row) for row in rows],
-        "RESTARTS": [str(row["restarts"]) for row in rows],
-        "RECOVERIES": [str(row["recoveries"]) for row in rows],
-        "SUBMITTED": [_ago(row["submitted_at"]) for row in rows],
-        "DURATION": [_duration(row["duration_s"]) for row in rows],
-        "NAME": [row["name"] for row in rows],
-        "REASON": [row["reason"] for row in rows],
-    }
-    _print_table(
-        console,
-        columns,
-        dropped=("NAME", "RECOVERIES", "RESTARTS", "SUBMITTED", "DURATION", "TASK", "REASON"),
-    )
+    columns = [
+        Column("ID", [row["job_id"] for row in rows]),
+        Column("NAME", [row["name"] for row in rows], least=10, expendable=6),
+        Column("STATUS", [row["status"] for row in rows]),
+        Column("TASK", [_task(row) for row in rows], least=10, expendable=2),
+        Column("RESTARTS", [str(row["restarts"]) for row in rows], expendable=4),
+        Column("RECOVERIES", [str(row["recoveries"]) for row in rows], expendable=5),
+        Column("SUBMITTED", [_ago(row["submitted_at"]) for row in rows], expendable=3),
+        Column("DURATION", [_duration(row["duration_s"]) for row in rows], expendable=3),
+        Column("REASON", [row["reason"] for row in rows], least=12, expendable=1),
+    ]
+    print_table(columns, _styled)
 
 
 def status_view(document: dict[str, Any]) -> None:
     """One job whole."""
-    console = _console()
-    head = Text.assemble(f"{_plain(document['job_id'])}  ", _status(document["status"]))
-    console.print(head)
+    screen = Screen()
+    screen.print(Text.assemble(f"{plain(document['job_id'])}  ", _status(document["status"])))
     if document["reason"]:
-        console.print(Text(_plain(document["reason"])))
-    console.print(Text(f"submitted {_ago(document['submitted_at'])}"))
+        screen.print(Text(plain(document["reason"])))
+    submitted = f"submitted {_ago(document['submitted_at'])}"
+    if document.get("ended_at"):
+        submitted += f", ended {_ago(document['ended_at'])}"
+    screen.print(Text(submitted))
     for task in document["tasks"]:
-        _task_view(console, task, len(document["tasks"]))
+        _task_view(screen, task, len(document["tasks"]))
     if document.get("web_ui_url"):
-        console.print(Text(f"\nWeb UI: {document['web_ui_url']}"))
-    if not Status(document["status"]).final:
-        console.print(
-            Text(f"towline logs {document['job_id']} follows it, towline cancel {document['job_id']} ends it")
-        )
+        screen.print(Text(f"\nWeb UI: {document['web_ui_url']}", overflow="fold"))
+    screen.print(Text(plain(_next_step(document))))
 
 
-def _task_view(console: Console, task: dict[str, Any], total: int) -> None:
+def _next_step(document: dict[str, Any]) -> str:
+    follow = command_line("logs", document["job_id"])
+    if Status(document["status"]).final:
+        return f"`{follow}` shows what it printed"
+    return f"`{follow}` follows it, `{command_line('cancel', document['job_id'])}` ends it"
+
+
+def _task_view(screen: Screen, task: dict[str, Any], total: int) -> None:
     counts = f"  restarts {task['restarts']}/{task['max_restarts_on_errors']}, recoveries {task['recoveries']}"
-    title = f"\ntask {task['index'] + 1}/{total} {_plain(task['name'])}  "
-    console.print(Text.assemble(title, _status(task["status"]), counts))
+    title = f"\ntask {task['index'] + 1}/{total} {plain(task['name'])}  "
+    screen.print(Text.assemble(title, _status(task["status"]), counts))
     if task["reason"]:
-        console.print(Text("  " + _plain(task["reason"])))
-    if task["attempts"]:
-        attempts = task["attempts"]
-        columns = {
-            "ATTEMPT": [str(each["attempt"]) for each in attempts],
-            "STATUS": [each["status"] for each in attempts],
-            "EXIT CODE": ["" if each["exit_code"] is None else str(each["exit_code"]) for each in attempts],
-            "CAUSE": [each["cause"] or "" for each in attempts],
-            "STARTED": [_ago(each["started_at"]) for each in attempts],
-            "REASON": [each["reason"] for each in attempts],
-        }
-        _print_table(console, columns, dropped=("STARTED", "CAUSE", "REASON", "EXIT CODE"))
-    if task["nodes"]:
-        columns = {
-            "NODE": [each["node_id"] for each in task["nodes"]],
-            "RANK": [str(each["rank"]) for each in task["nodes"]],
-            "STATE": [each["state"] for each in task["nodes"]],
-            "ADDRESS": [f"{each['host']}:{each['port']}" for each in task["nodes"]],
-        }
-        _print_table(console, columns, dropped=("ADDRESS", "RANK"))
+        screen.print(Text("  " + plain(task["reason"])))
+    attempts, nodes = task["attempts"], task["nodes"]
+    if attempts:
+        columns = [
+            Column("ATTEMPT", [str(each["attempt"]) for each in attempts]),
+            Column("STATUS", [each["status"] for each in attempts]),
+            Column("EXIT CODE", ["" if each["exit_code"] is None else str(each["exit_code"]) for each in attempts]),
+            Column("CAUSE", [each["cause"] or "" for each in attempts], expendable=2),
+            Column("STARTED", [_ago(each["started_at"]) for each in attempts], expendable=4),
+            Column("DURATION", [_between(each["started_at"], each["ended_at"]) for each in attempts], expendable=3),
+            Column("REASON", [each["reason"] for each in attempts], least=12, expendable=1),
+        ]
+        print_table(columns, _styled)
+    if nodes:
+        columns = [
+            Column("NODE", [each["node_id"] for each in nodes]),
+            Column("RANK", [str(each["rank"]) for each in nodes], expendable=2),
+            Column("STATE", [each["state"] for each in nodes]),
+            Column("ADDRESS", [f"{each['host']}:{each['port']}" for each in nodes], expendable=1),
+            Column("REGION", [each.get("region") or "" for each in nodes], expendable=4),
+            Column("INSTANCE TYPE", [each.get("instance_type") or "" for each in nodes], expendable=3),
+        ]
+        print_table(columns, _styled)
 
 
 def node_table(rows: list[dict[str, Any]]) -> None:
     """The nodes held."""
-    console = _console()
     if not rows:
-        console.print("no nodes are held")
+        Screen().print("no nodes are held")
         return
-    columns = {
-        "NODE": [row["node_id"] for row in rows],
-        "STATE": [row["state"] for row in rows],
-        "JOB": [row["job_id"] for row in rows],
-        "TASK": [str(row["task_index"] + 1) for row in rows],
-        "RANK": [str(row["rank"]) for row in rows],
-        "ADDRESS": [f"{row['host']}:{row['port']}" for row in rows],
-    }
-    _print_table(console, columns, dropped=("RANK", "ADDRESS", "TASK"))
+    columns = [
+        Column("NODE", [row["node_id"] for row in rows]),
+        Column("STATE", [row["state"] for row in rows], expendable=2),
+        Column("JOB", [row["job_id"] for row in rows], least=12),
+        Column("TASK", [str(row["task_index"] + 1) for row in rows], expendable=3),
+        Column("RANK", [str(row["rank"]) for row in rows], expendable=5),
+        Column("ADDRESS", [f"{row['host']}:{row['port']}" for row in rows], expendable=4),
+    ]
+    print_table(columns, _styled)
 
 
 def check_table(rows: list[ProviderCheck]) -> None:
     """What each provider says of itself."""
-    columns = {
-        "PROVIDER": [row.provider for row in rows],
-        "USABLE": ["yes" if row.usable else "no" for row in rows],
-        "DETAIL": [row.detail for row in rows],
-        "REMEDY": [row.remedy for row in rows],
-    }
-    _print_table(_console(), columns, dropped=())
+    columns = [
+        Column("PROVIDER", [row.provider for row in rows]),
+        Column("USABLE", ["yes" if row.usable else "no" for row in rows]),
+        Column("DETAIL", [row.detail for row in rows], least=10, wraps=True),
+        Column("REMEDY", [row.remedy for row in rows], least=10, wraps=True),
+    ]
+    print_table(columns)
 
 
 def plan(job: JobSpec) -> None:
     """What a job would do."""
     tasks = job.tasks
     recoveries = [task.resources.job_recovery for task in tasks]
-    columns: dict[str, list[str]] = {
-        "TASK": [f"{index + 1}/{len(tasks)} {task.name}" for index, task in enumerate(tasks)],
-        "INFRA": [task.resources.infra or task.resources.cloud or "local" for task in tasks],
-        "CPUS": [task.resources.cpus or "" for task in tasks],
-        "MEMORY": [task.resources.memory or "" for task in tasks],
-        "RESTARTS": [str(recovery.max_restarts_on_errors) for recovery in recoveries],
-        "STRATEGY": [recovery.strategy for recovery in recoveries],
-    }
-    console = _console()
-    console.print(Text(f"job {job.name}: {len(tasks)} task{'' if len(tasks) == 1 else 's'}"))
-    _print_table(console, columns, dropped=("STRATEGY", "MEMORY", "CPUS"))
+    columns = [
+        Column("TASK", [f"{index + 1}/{len(tasks)} {task.name}" for index, task in enumerate(tasks)], least=12),
+        Column("INFRA", [task.resources.infra or task.resources.cloud or "local" for task in tasks]),
+        Column("CPUS", [task.resources.cpus or "" for task in tasks], expendable=2),
+        Column("MEMORY", [task.resources.memory or "" for task in tasks], expendable=3),
+        Column("RESTARTS", [str(recovery.max_restarts_on_errors) for recovery in recoveries], expendable=1),
+        Column("STRATEGY", [recovery.strategy for recovery in recoveries], expendable=4),
+    ]
+    Screen().print(Text(f"job {plain(job.name)}: {len(tasks)} task{'' if len(tasks) == 1 else 's'}"))
+    print_table(columns)
 
 
-def _console() -> Console:
-    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
-    return Console(highlight=False, markup=False, emoji=False, width=width)
-
-
-def _print_table(console: Console, columns: dict[str, list[str]], dropped: tuple[str, ...]) -> None:
-    """Columns without a word in them are left out; then as many of `dropped` as the width asks for."""
-    shown = {name: [_plain(cell) for cell in cells] for name, cells in columns.items() if any(cells)}
-    for name in dropped:
-        if _width(shown) <= console.width:
-            break
-        if name != "REASON" or _width(shown, reason=12) > console.width:
-            shown.pop(name, None)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in shown:
-        flexible = name in ("REASON", "DETAIL", "REMEDY") or len(name) > console.width // 2
-        longest = max(len(cell) for cell in [name, *shown[name]])
-        table.add_column(
-            name,
-            overflow="ellipsis",
-            no_wrap=name not in ("DETAIL", "REMEDY"),
-            min_width=None if flexible else min(longest, console.width // 2),
-        )
-    for row in zip(*shown.values(), strict=True):
-        table.add_row(
-            *(_status(cell) if name == "STATUS" else Text(cell) for name, cell in zip(shown, row, strict=True))
-        )
-    console.print(table)
-
-
-def _width(columns: dict[str, list[str]], reason: int = 30) -> int:
-    total = 0
-    for name, cells in columns.items():
-        longest = max(len(cell) for cell in [name, *cells])
-        total += (min(longest, reason) if name == "REASON" else longest) + 2
-    return total
+def _styled(column: str, cell: str) -> Text:
+    return _status(cell) if column == "STATUS" else Text(cell)
 
 
 def _status(status: str) -> Text:
     known = Status(status) if status in Status.__members__ else None
-    return Text(status, style=_COLOURS.get(known, "red") if known else "")
-
-
-def _plain(text: str) -> str:
-    """Nothing that a terminal would take for a command."""
-    return "".join(char if char.isprintable() else " " for char in str(text))
+    return Text(plain(status), style=_COLOURS.get(known, "red") if known else "")
 
 
 def _task(row: dict[str, Any]) -> str:
@@ -201,6 +161,13 @@ def _ago(when: str | None) -> str:
     if when is None:
         return ""
     return f"{_duration((datetime.now(UTC) - datetime.fromisoformat(when)).total_seconds())} ago"
+
+
+def _between(start: str | None, end: str | None) -> str:
+    if start is None:
+        return ""
+    until = datetime.fromisoformat(end) if end else datetime.now(UTC)
+    return _duration((until - datetime.fromisoformat(start)).total_seconds())
 
 
 def _duration(seconds: float) -> str:

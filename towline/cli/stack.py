@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from towline.cli.session import print_json, say
-from towline.config import Config
+from towline.cli.session import configuration, print_json, say, start_stack, waiting
 from towline.errors import UsageError
+
+if TYPE_CHECKING:
+    from towline.config import Config
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def up(as_json: bool) -> int:
     """Start the embedded stack in the background: a Temporal server with its Web UI, and a worker."""
-    from towline.embedded import EmbeddedStack
-
-    info = EmbeddedStack(_embedded_config()).up(say)
+    info = start_stack(_embedded_config())
     if as_json:
         print_json({"address": info.address, "web_ui_url": info.web_ui_url})
     else:
@@ -29,7 +31,8 @@ def down() -> int:
     """Stop the embedded stack. Tasks on their nodes run on; `up` goes on with them."""
     from towline.embedded import EmbeddedStack
 
-    stopped = EmbeddedStack(_embedded_config()).down()
+    with waiting("stopping the worker and the Temporal server"):
+        stopped = EmbeddedStack(_embedded_config()).down()
     say(
         "the embedded stack is stopped; jobs that run go on at the next `towline up`"
         if stopped
@@ -48,7 +51,7 @@ def worker(ready_file: str | None) -> int:
 
 
 def _embedded_config() -> Config:
-    config = Config.from_environment()
+    config = configuration()
     if config.temporal_configured:
         raise UsageError("TEMPORAL_ADDRESS is set, so there is no embedded stack; unset it, or run `towline worker`")
     return config

@@ -38,14 +38,22 @@ spare_caller() {
   done
 }
 
+# Prints the pids of the processes with the mark in their environment. One pass over all, in which `head` says whose
+# each is: a `grep` of these files would be quicker still, but busybox's sees no further than the first variable.
+marked() {
+  head -v -c 4194304 /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' |
+    LC_ALL=C grep -F -e '==> /proc/' -e "TOWLINE_MARK=$mark" | while IFS= read -r line; do
+    case $line in
+      '==> /proc/'*) pid=${line#==> /proc/} ;;
+      "TOWLINE_MARK=$mark") printf '%s ' "${pid%%/*}" ;;
+    esac
+  done
+}
+
 # Prints the pids of the task's processes, supervisors ($1) excepted: those with the mark in their environment, what
 # descends from them or from a supervisor, and whatever shares a session with one of these.
 members() {
-  roots=" $1" found=' ' sessions=" $1" # a supervisor leads the session of its pid
-  for file in $(grep -lsF -e "TOWLINE_MARK=$mark" /proc/[0-9]*/environ); do
-    pid=${file#/proc/}
-    found="$found${pid%/environ} "
-  done
+  roots=" $1" found=" $(marked)" sessions=" $1" # a supervisor leads the session of its pid
   table=
   for file in /proc/[0-9]*/stat; do
     pid=${file#/proc/} pid=${pid%/stat}

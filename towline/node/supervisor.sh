@@ -57,9 +57,10 @@ make_files() {
 
 # Returns once the supervisor can be attached to. Job control (which only bash has without a terminal) because a plain
 # `&` would have the user's processes ignore SIGINT. The supervisor inherits launch.lock until then: whatever happens to
-# this process meanwhile, the next `ensure` waits for the supervisor and finds it.
+# this process meanwhile, the next `ensure` waits for the supervisor and finds it. No rc file: under SSH bash reads it
+# for every `-c`, and the login shell already has.
 start_supervisor() {
-  said=$(bash -c 'set -m; "$@" &' bash setsid sh "$0" "$nonce" supervise "$key" "$index" "$1" "$users_umask" </dev/null)
+  said=$(bash --norc -c 'set -m; "$@" &' bash setsid sh "$0" "$nonce" supervise "$key" "$index" "$1" "$users_umask" </dev/null)
   [ "$said" = started ] || fail "the supervisor of attempt $1 did not start"
 }
 
@@ -114,13 +115,18 @@ run_script() {
     mkdir -p "$HOME/sky_workdir" && cd "$HOME/sky_workdir" || exit 1
     [ -e "$HOME/towline_workdir" ] || [ -L "$HOME/towline_workdir" ] || ln -s sky_workdir "$HOME/towline_workdir"
     export "TOWLINE_MARK=$mark" PYTHONUNBUFFERED=1
-    exec setsid bash -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
+    exec setsid bash --norc -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
   ) </dev/null >>"$directory/log" 2>&1
   code=$?
 }
 
-# The environment is read by bash, which reports a variable that it keeps for itself (UID, say) and goes on.
-become_script='[ ! -e "$2" ] || . "$2" 2>/dev/null; export "TOWLINE_MARK=$1"; exec "$4" "$3"'
+# The environment is read by bash. What it treats as a number or computes itself is first made an ordinary variable; one
+# that it keeps for itself (UID, say) it reports, and goes on.
+become_script='
+  unset -v OPTIND RANDOM SRANDOM SECONDS EPOCHSECONDS LINENO HISTCMD BASHPID BASH_SUBSHELL BASH_ARGV0 2>/dev/null
+  [ ! -e "$2" ] || . "$2" 2>/dev/null
+  export "TOWLINE_MARK=$1"
+  exec "$4" "$3"'
 
 # `exec > >(tee file)` leaves a tee behind that is about to write the last lines; a daemon is not waited for long.
 await_last_words() {

@@ -25,7 +25,9 @@ umask 077
 nonce=$1 command=$2 key=$3 index=$4
 shift 4
 task=$HOME/.towline/$key/$index
-mark=$key/$index\; # delimited, so that task 1 is never taken for task 10
+# In the environment of every process of the task. Delimited, so that task 1 is never taken for task 10; with the home
+# directory, since several local nodes share one machine.
+mark="$key/$index;$HOME;"
 
 ledger() {
   begin_answer

@@ -47,6 +47,15 @@ _ISOLATED: dict[str, Any] = {
     "host_based_auth": False,
 }
 
+_COMMON_HOST_KEY_TYPES = [
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+]
+
 
 @dataclass(frozen=True)
 class Completed:
@@ -130,31 +139,30 @@ class Connection:
         """Start a command and read what it prints while it runs. At the end its stdin is closed and its
         channel with it."""
         await self._sessions.acquire()
+        opening = asyncio.ensure_future(
+            self._established.create_process(command, encoding=None, window=_WINDOW_BYTES, request_pty=False)
+        )
         try:
             with _border(self._peer):
-                process = await self._established.create_process(
-                    command, encoding=None, window=_WINDOW_BYTES, request_pty=False
-                )
-        except BaseException:
-            self._sessions.release()
-            raise
-        try:
+                process = await asyncio.shield(opening)
             yield Stream(process, self._peer)
         finally:
-            process.close()
-            self._release_once_closed(process)
+            self._release(opening)
 
     async def wait_lost(self) -> None:
         """Returns when the connection has broken, or its peer has been silent for too long."""
         await self._established.wait_closed()
 
-    def _release_once_closed(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        """The host counts a session until it has closed it as well; nobody waits for that but the next
-        session."""
+    def _release(self, opening: asyncio.Future[asyncssh.SSHClientProcess[bytes]]) -> None:
+        """Close a session, also one that is only being opened, and let the next one in once it is closed:
+        the host counts it for so long. Nobody else waits for that."""
 
         async def release() -> None:
             try:
-                await process.channel.wait_closed()
+                with suppress(Exception):  # whoever opened it has been told
+                    process = await opening
+                    process.close()
+                    await process.channel.wait_closed()
             finally:
                 self._sessions.release()
 
@@ -221,8 +229,10 @@ async def _options(access: SshAccess, keepalive_interval_s: float) -> asyncssh.S
         keepalive_interval=keepalive_interval_s,
         keepalive_count_max=KEEPALIVE_COUNT,
         client_keys=[access.identity_file],
-        # Only this key, and so only its algorithms are negotiated.
         known_hosts=([pinned], [], []),
+        # The pinned key's type where the host has it. The others, so that a host without it shows itself as
+        # another machine, and does not just break off.
+        server_host_key_algs=[name.decode() for name in pinned.sig_algorithms] + _COMMON_HOST_KEY_TYPES,
     )
     return options
 
@@ -264,8 +274,6 @@ def translated(error: Exception, peer: str, access: SshAccess | None = None) -> 
     match error:
         case asyncssh.HostKeyNotVerifiable():
             return HostKeyChanged(f"another machine answers as {peer}: its host key is not the one that is known")
-        case asyncssh.KeyExchangeFailed() if "host key" in error.reason:
-            return HostKeyChanged(f"another machine answers as {peer}: it has no host key of the known type")
         case asyncssh.PermissionDenied() if access:
             return ConnectionLost(
                 f"{access.host}:{access.port} refuses user {access.user} with the identity file "
