@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import psutil
 
@@ -71,6 +72,15 @@ def detached(command: list[str], environment: dict[str, str], log: Path) -> subp
         )
     finally:
         os.close(descriptor)
+
+
+def leave(code: int) -> NoReturn:
+    """Exit at once. The interpreter's own way out would tear down Temporal's threads while they run, which ends some
+    processes with a crash (github.com/temporalio/sdk-python/issues/300)."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _started(pid: int) -> str:

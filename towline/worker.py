@@ -23,6 +23,7 @@ from temporalio.worker import Worker
 from towline.config import Config
 from towline.directory_log_store import DirectoryLogStore
 from towline.errors import ServerUnreachable, UsageError
+from towline.processes import leave
 from towline.providers.local import LocalProvider
 from towline.providers.registry import Providers
 from towline.providers.ssh_pool import SshPoolProvider
@@ -192,4 +193,4 @@ async def _watch_loop_lag() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
