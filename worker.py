@@ -1,8 +1,7 @@
 """A Towline worker, the same as `towline worker`: `python worker.py`."""
 
-import sys
-
+from towline.processes import leave
 from towline.worker import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

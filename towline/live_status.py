@@ -27,6 +27,18 @@ def with_heartbeat(document: dict[str, Any], task_index: int, beat: RunTaskHeart
     return {**document, "tasks": tasks, "reason": _job_reason(document, tasks, task_index)}
 
 
+def settled(document: dict[str, Any], status: Status, reason: str) -> dict[str, Any]:
+    """The document of a job that was ended from outside, and so could not say so itself: `status` is the one that its
+    first task which had not succeeded gets, and the tasks after it are CANCELLED."""
+    tasks = list(document["tasks"])
+    current = next((index for index, task in enumerate(tasks) if task["status"] != Status.SUCCEEDED), len(tasks))
+    for index in range(current, len(tasks)):
+        if not Status(tasks[index]["status"]).final:
+            tasks[index] = {**tasks[index], "status": str(status if index == current else Status.CANCELLED)}
+            tasks[index]["reason"] = reason
+    return {**document, "status": str(status), "reason": reason or document["reason"], "tasks": tasks}
+
+
 def _running(beat: RunTaskHeartbeat) -> dict[str, Any]:
     return {
         "attempt": beat.attempt,
@@ -44,6 +56,8 @@ def _reason(task: dict[str, Any], beat: RunTaskHeartbeat) -> str:
         return f"node unreachable since {beat.unreachable_since}: {beat.note}"
     if beat.note:
         return beat.note
+    if beat.phase == "setup" and not beat.ledger.failures:
+        return "running setup"
     last = beat.ledger.records[-1] if beat.ledger.records else None
     if last and last.cause in (Cause.USER, Cause.SETUP) and last.status != AttemptStatus.SUCCEEDED:
         return f"restart {task['restarts']}/{task['max_restarts_on_errors']} after {last.reason}"

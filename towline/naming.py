@@ -15,6 +15,10 @@ def job_key(job_id: str, first_run_id: str) -> str:
     The run is part of it because a job id may be used again once its job has ended, and neither the nodes nor the logs
     of the two may ever meet. It is the id of the job's *first* run, which a continue-as-new keeps.
     """
-    slug = _SAFE.sub("-", job_id)[:_LONGEST_SLUG].strip("-") or "job"
     digest = hashlib.sha256(f"{job_id}\0{first_run_id}".encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{slug}-{digest[:10]}"
+    return f"{slug(job_id)}-{digest[:10]}"
+
+
+def slug(text: str) -> str:
+    """What a person recognises of `text`, in 1 to 60 characters of `A-Za-z0-9_-`."""
+    return _SAFE.sub("-", text)[:_LONGEST_SLUG].strip("-") or "job"

@@ -9,51 +9,60 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from towline.config import Config
 from towline.directory_log_store import DirectoryLogStore
 from towline.errors import ServerUnreachable, UsageError
+from towline.processes import leave
 from towline.providers.local import LocalProvider
 from towline.providers.registry import Providers
 from towline.providers.ssh_pool import SshPoolProvider
-from towline.server import connect, owner, prepare
+from towline.server import connect, owner, prepare, set_retention
 from towline.ssh.client import SshClient
 from towline.sweep import sweep_for_ever
 
-_RECONNECT_PAUSE_S = 2.0
+_RECONNECT_PAUSE_S = 1.0
+_RECONNECT_WORD_EVERY_S = 10.0
 _LAG_LOOK_S = 1.0
 _LAG_LIMIT_S = 1.0
 _STICKY_LIMIT = timedelta(seconds=5)
 _log = logging.getLogger("towline.worker")
+_Result = TypeVar("_Result")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a worker until SIGTERM or SIGINT; a second one ends it at once. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="worker.py", description="A Towline worker, in the foreground.")
-    parser.add_argument("--ready-file", type=Path, help="touched once the worker polls")
+    parser.add_argument("--ready-file", type=Path, help="there while the worker polls; default: $TOWLINE_WORKER_READY")
+    parser.add_argument("--retention-days", type=int, help="set on the namespace: how long ended jobs are kept")
     options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        force=True,
-    )
-    logging.getLogger("asyncssh").setLevel(logging.WARNING)
-    logging.getLogger("temporalio.activity").setLevel(logging.ERROR)  # restarts and recoveries are no news here
+    ready_file = options.ready_file or os.environ.get("TOWLINE_WORKER_READY")
+    _log_to_stderr()
     try:
-        asyncio.run(run(Config.from_environment(), options.ready_file))
+        config = Config.from_environment()
+        asyncio.run(run(config, Path(ready_file) if ready_file else None, options.retention_days))
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+    )
+    logging.getLogger("asyncssh").setLevel(logging.WARNING)
+    logging.getLogger("temporalio.activity").setLevel(logging.ERROR)  # restarts and recoveries are no news here
 
 
 def providers_of(config: Config, ssh: SshClient) -> Providers:
@@ -62,37 +71,71 @@ def providers_of(config: Config, ssh: SshClient) -> Providers:
     return Providers([LocalProvider(config.home), pools])
 
 
-async def run(config: Config, ready_file: Path | None = None) -> None:
+@dataclass(frozen=True)
+class Server:
+    """A Temporal server that is ready for jobs. `owner` is whose nodes this worker may sweep; `shortcomings` what the
+    server lacks, a line each."""
+
+    client: Client
+    owner: str
+    shortcomings: list[str]
+
+
+async def run(config: Config, ready_file: Path | None = None, retention_days: int | None = None) -> None:
     """Connect, waiting for the server if need be, and work until a signal asks to stop."""
     config.make_home()
     stop = _stop_on_signals()
-    client = await _connect(stop)
-    if client is None:
+    server = await _unless(stop, _reach(retention_days))
+    if server is None:
         return
-    async with building(config, client):
-        _log.info("working on task queue %s of namespace %s", config.task_queue, client.namespace)
+    async with building(config, server):
+        _log.info("working on task queue %s of namespace %s", config.task_queue, server.client.namespace)
         if ready_file:
             ready_file.touch()
         await stop.wait()
+        if ready_file:
+            ready_file.unlink(missing_ok=True)
         _log.info("stopping; tasks run on, the next worker goes on with them")
 
 
+async def _reach(retention_days: int | None) -> Server:
+    """The server of the environment, once it answers: a worker may start before its server, and outlives it."""
+    silent_until = 0.0
+    while True:
+        try:
+            client = await connect()
+            server = Server(client, await owner(client), await prepare(client))
+            if retention_days:
+                await _keep_for(client, retention_days)
+            return server
+        except ServerUnreachable as error:
+            if time.monotonic() >= silent_until:
+                silent_until = time.monotonic() + _RECONNECT_WORD_EVERY_S
+                _log.warning("%s; trying again", error)
+        await asyncio.sleep(_RECONNECT_PAUSE_S)
+
+
+async def _keep_for(client: Client, days: int) -> None:
+    try:
+        await set_retention(client, days)
+    except RPCError as error:
+        _log.warning("ended jobs cannot be kept for %d days: %s", days, error.message)
+
+
 @asynccontextmanager
-async def building(config: Config, client: Client) -> AsyncIterator[Worker]:
+async def building(config: Config, server: Server) -> AsyncIterator[Worker]:
     """A running worker with everything it needs beside it."""
-    from activities import JobActivities
+    from activities import JobActivities  # what only a worker needs is only imported in one
     from workflows.managed_job import ManagedJob
 
-    shortcomings = await prepare(client)
-    for line in shortcomings:
+    for line in server.shortcomings:
         _log.warning("%s", line)
-    settings = replace(config.settings, search_attributes=not shortcomings)
+    settings = replace(config.settings, search_attributes=not server.shortcomings)
     ssh = SshClient()
     providers = providers_of(config, ssh)
-    mine = await owner(client)
-    job_activities = JobActivities(providers, ssh, DirectoryLogStore(config.log_store), settings, mine)
+    job_activities = JobActivities(providers, ssh, DirectoryLogStore(config.log_store), settings, server.owner)
     worker = Worker(
-        client,
+        server.client,
         task_queue=config.task_queue,
         workflows=[ManagedJob],
         activities=job_activities.all,
@@ -104,7 +147,7 @@ async def building(config: Config, client: Client) -> AsyncIterator[Worker]:
     )
     async with worker:
         beside = [
-            asyncio.create_task(sweep_for_ever(client, providers, mine)),
+            asyncio.create_task(sweep_for_ever(server.client, providers, server.owner)),
             asyncio.create_task(_watch_loop_lag()),
         ]
         try:
@@ -114,18 +157,15 @@ async def building(config: Config, client: Client) -> AsyncIterator[Worker]:
                 task.cancel()
 
 
-async def _connect(stop: asyncio.Event) -> Client | None:
-    """A worker outlives its server's restart, so it may also start before it; None when asked to stop meanwhile."""
-    while not stop.is_set():
-        try:
-            return await connect()
-        except ServerUnreachable as error:
-            _log.warning("%s; trying again", error)
-        try:
-            await asyncio.wait_for(stop.wait(), _RECONNECT_PAUSE_S)
-        except TimeoutError:
-            continue
-    return None
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, _Result]) -> _Result | None:
+    """The result of `work`; None, and `work` let go, when asked to stop first."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        stopping.cancel()
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -153,4 +193,4 @@ async def _watch_loop_lag() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

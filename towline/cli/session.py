@@ -124,9 +124,7 @@ def start_stack(config: Config) -> StackInfo:
 async def connect(config: Config, address: str | None = None) -> JobClient:
     """A client of the server at `address`, of the configured one, or of the embedded one if it runs."""
     from towline.client import JobClient
-    from towline.server import silence_core
 
-    silence_core()
     if address is None and not config.temporal_configured:
         from towline.embedded import EmbeddedStack
 
