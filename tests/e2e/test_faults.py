@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
-from towline.status import Status
 
 from tests.e2e.test_outcomes import with_budget
 from tests.support.system import System, until
+from towline.status import Status
 
 
 class Diary:
@@ -95,7 +95,9 @@ async def test_a_task_that_ends_while_no_worker_lives_is_seen_once_and_paid_once
     assert idle.held_nodes() == []
 
 
-async def test_a_worker_frozen_past_its_heartbeat_timeout_and_thawed_touches_nothing(idle: System, diary: Diary) -> None:
+async def test_a_worker_frozen_past_its_heartbeat_timeout_and_thawed_touches_nothing(
+    idle: System, diary: Diary
+) -> None:
     frozen = await idle.worker()
     job_id = await idle.submit(with_budget(1, run=f"{diary.task}\n[ $TOWLINE_ATTEMPT = 2 ]"))
     await diary.started()

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from towline.status import Status
 
 from tests.support.system import System, statuses
+from towline.status import Status
 
 EXIT_CODES = {
     "plain": ("exit 7", 7),
@@ -27,7 +27,9 @@ EXIT_CODES = {
 }
 
 
-async def test_the_exit_code_that_is_reported_is_the_one_of_the_task_whatever_it_prints_or_traps(system: System) -> None:
+async def test_the_exit_code_that_is_reported_is_the_one_of_the_task_whatever_it_prints_or_traps(
+    system: System,
+) -> None:
     async def one(run: str) -> int | None:
         document = await system.run({"run": run})
         assert (document["status"] == Status.SUCCEEDED) == (document["tasks"][0]["exit_code"] == 0)
@@ -38,7 +40,8 @@ async def test_the_exit_code_that_is_reported_is_the_one_of_the_task_whatever_it
 
 
 async def test_every_byte_that_a_task_prints_is_in_the_log_and_on_the_stdout_of_logs(system: System) -> None:
-    odd = r"printf 'nul \0 bad \377\376 cr \r\n'; head -c 5000000 /dev/zero | tr '\0' x; printf '\nlast \303\251 without newline'"
+    odd = r"printf 'nul \0 bad \377\376 cr \r\n'; head -c 5000000 /dev/zero | tr '\0' x; printf '\nlast
+    \303\251 without newline'"
     expected = b"nul \0 bad \xff\xfe cr \r\n" + b"x" * 5_000_000 + b"\nlast \xc3\xa9 without newline"
     job_id = await system.submit({"run": odd})
     await system.ended(job_id)
@@ -66,7 +69,9 @@ async def test_environment_values_arrive_byte_for_byte(system: System) -> None:
 
 
 async def test_a_task_sees_who_it_is_in_towlines_words_and_in_skypilots(system: System) -> None:
-    job_id = await system.submit({"name": "who", "run": "env | grep -E '^(TOWLINE|SKYPILOT)_' | sort; pwd; ls -d ~/towline_workdir"})
+    job_id = await system.submit(
+        {"name": "who", "run": "env | grep -E '^(TOWLINE|SKYPILOT)_' | sort; pwd; ls -d ~/towline_workdir"}
+    )
     document = await system.ended(job_id)
     seen = (await system.log(job_id)).decode().splitlines()
     for line in (

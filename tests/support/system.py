@@ -1,4 +1,5 @@
-"""The whole system in processes of its own: a Temporal dev server with a database file, `worker.py`, and the command line."""
+"""The whole system in processes of its own: a Temporal dev server with a database file, `worker.py`, and the
+command line."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from typing import Any
 
 import psutil
 from temporalio.client import Client
+
 from towline.client import JobClient
 from towline.config import Config
 from towline.server import connect, prepare
@@ -40,7 +42,8 @@ def free_port() -> int:
 
 
 async def until(condition: Any, what: str, limit_s: float = LIMIT_S) -> Any:
-    """The first true value of `condition()`, which may be asynchronous; an AssertionError that says `what` after a limit."""
+    """The first true value of `condition()`, which may be asynchronous; an AssertionError that says `what`
+    after a limit."""
     end = time.monotonic() + limit_s
     while True:
         value = condition()
@@ -78,7 +81,9 @@ class System:
     @property
     def environment(self) -> dict[str, str]:
         """What every process of this system runs with."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "TOWLINE_"))}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "TOWLINE_"))
+        }
         return {
             **inherited,
             "TEMPORAL_ADDRESS": self.address,
@@ -207,7 +212,16 @@ class Server:
 
     def start(self) -> None:
         """Start it; whoever connects waits until it answers."""
-        command = [find_temporal(), "server", "start-dev", "--headless", "--port", str(self.port), "--log-level", "error"]
+        command = [
+            find_temporal(),
+            "server",
+            "start-dev",
+            "--headless",
+            "--port",
+            str(self.port),
+            "--log-level",
+            "error",
+        ]
         pragmas = ["--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=normal"]
         database = ["--db-filename", str(self._directory / "temporal.db")]
         with (self._directory / "server.log").open("ab") as log:
