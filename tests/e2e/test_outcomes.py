@@ -40,8 +40,10 @@ async def test_the_exit_code_that_is_reported_is_the_one_of_the_task_whatever_it
 
 
 async def test_every_byte_that_a_task_prints_is_in_the_log_and_on_the_stdout_of_logs(system: System) -> None:
-    odd = r"printf 'nul \0 bad \377\376 cr \r\n'; head -c 5000000 /dev/zero | tr '\0' x; printf '\nlast
-    \303\251 without newline'"
+    odd = (
+        r"printf 'nul \0 bad \377\376 cr \r\n'; head -c 5000000 /dev/zero | tr '\0' x; "
+        r"printf '\nlast \303\251 without newline'"
+    )
     expected = b"nul \0 bad \xff\xfe cr \r\n" + b"x" * 5_000_000 + b"\nlast \xc3\xa9 without newline"
     job_id = await system.submit({"run": odd})
     await system.ended(job_id)
