@@ -99,7 +99,7 @@ def test_there_are_never_endlessly_many_problems() -> None:
     [
         ("run: x\n\tsetup: y\n", "job.yaml:2: a tab cannot indent in YAML; use spaces"),
         ("resources:\n\tcpus: 1\n", "job.yaml:2: a tab cannot indent in YAML; use spaces"),
-        ("run: x: y\n", "job.yaml:1: YAML cannot be read: mapping values are not allowed in this context"),
+        ("run: x: y\n", "job.yaml:1: YAML cannot be read: mapping values are not allowed"),
         ('name: a\nrun: "x\n\n', "begun in line 2"),
         (b"run: x\nname: \xff\n", "job.yaml:2: is not UTF-8 text; save the file as UTF-8"),
         ("run: x\n".encode("utf-16"), "job.yaml:1: is not UTF-8 text; save the file as UTF-8"),
