@@ -11,12 +11,12 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
+
+from tests.stack.stand_in import Jobs
 from towline.client import JobClient
 from towline.config import Config
 from towline.embedded import temporal
 from towline.server import prepare
-
-from tests.stack.stand_in import Jobs
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,9 @@ def address(server: Client) -> str:
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     queue = f"queue-{uuid.uuid4().hex[:8]}"
-    return Config.from_environment({"TOWLINE_HOME": str(tmp_path / "home"), "TOWLINE_TASK_QUEUE": queue, "HOME": "/none"})
+    return Config.from_environment(
+        {"TOWLINE_HOME": str(tmp_path / "home"), "TOWLINE_TASK_QUEUE": queue, "HOME": "/none"}
+    )
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
+
 from towline.config import Config
 from towline.contract import WORKFLOW_TYPE, Activity
 from towline.spec import JobSpec

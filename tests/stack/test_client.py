@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
+
+from tests.stack.stand_in import STARTED, Jobs, SomethingElse, document, job
 from towline.client import JobClient
 from towline.config import Config
 from towline.contract import AttemptRecord, Ledger, RunTaskHeartbeat, to_json
 from towline.embedded import temporal
 from towline.errors import JobNotFound, ServerUnreachable, UsageError
 from towline.status import Status
-
-from tests.stack.stand_in import STARTED, Jobs, SomethingElse, document, job
 
 
 def new_id() -> str:

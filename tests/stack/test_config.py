@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from towline.config import Config
 from towline.errors import UsageError
 

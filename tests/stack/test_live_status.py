@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.stack.stand_in import STARTED, document, task_document
 from towline.contract import AttemptRecord, Ledger, RunTaskHeartbeat
 from towline.live_status import settled, with_heartbeat
 from towline.status import Status
-
-from tests.stack.stand_in import STARTED, document, task_document
 
 FAILED = AttemptRecord(1, "FAILED", 1, "user", "exit code 1", STARTED, STARTED)
 RESTARTED = Ledger(1, 1, [FAILED])

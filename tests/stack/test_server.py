@@ -8,6 +8,7 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
+
 from towline import server
 from towline.contract import SEARCH_ATTRIBUTE_TYPES
 from towline.embedded import temporal
@@ -61,7 +62,9 @@ async def test_search_attributes_are_registered_on_a_bare_server_and_usable_at_o
 async def test_a_search_attribute_of_another_type_is_named() -> None:
     options = ["--search-attribute", "TowlineRestarts=Keyword"]
     path = temporal()
-    async with await WorkflowEnvironment.start_local(dev_server_existing_path=path, dev_server_extra_args=options) as it:
+    async with await WorkflowEnvironment.start_local(
+        dev_server_existing_path=path, dev_server_extra_args=options
+    ) as it:
         (line,) = await server.prepare(it.client)
         assert "TowlineRestarts has another type than Int" in line
 
