@@ -23,6 +23,7 @@ from towline.config import Config
 from towline.embedded import EmbeddedStack, StackInfo
 from towline.errors import UsageError
 from towline.processes import Identity
+from towline.providers.local import LocalProvider
 from towline.spec import JobSpec
 
 UP = "from towline.config import Config; from towline.embedded import EmbeddedStack; "
@@ -34,6 +35,8 @@ def config(homes: Callable[..., Config]) -> Iterator[Config]:
     config = homes("stack")
     yield config
     EmbeddedStack(config).down()
+    for tagged in asyncio.run(LocalProvider(config.home).list(None)):  # of a job that a failed test has left
+        asyncio.run(LocalProvider(config.home).terminate(tagged.node))
 
 
 def up(config: Config) -> StackInfo:
