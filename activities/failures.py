@@ -19,7 +19,7 @@ from towline.errors import (
     TowlineError,
     UsageError,
 )
-from towline.state import shorten
+from towline.text import shorten
 
 _TYPES: tuple[tuple[type[TowlineError], str, bool], ...] = (
     # error, failure type, retryable

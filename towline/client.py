@@ -36,8 +36,8 @@ from towline.live_status import settled, with_heartbeat
 from towline.naming import slug
 from towline.server import UNREACHABLE, connect, namespace_missing, prepare
 from towline.spec import JobSpec
-from towline.state import shorten
 from towline.status import Status
+from towline.text import shorten
 
 _QUERY_LIMIT = timedelta(seconds=5)
 _RETRY_PAUSE_S = 0.5

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from towline.contract import AttemptStatus, Cause, RunTaskHeartbeat
-from towline.state import shorten
 from towline.status import Status
+from towline.text import shorten
 
 
 def with_heartbeat(document: dict[str, Any], task_index: int, beat: RunTaskHeartbeat) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 MOST_PROBLEMS = 50
 LONGEST_PROBLEM = 300
+LONGEST_VALUE = 40
 
 Path = tuple[str | int, ...]
 
@@ -22,6 +23,12 @@ class Problem:
     text: str
 
 
+def show(problem: Problem) -> str:
+    """One line for a problem, bounded."""
+    place = show_path(problem.path)
+    return shorten(f"{place}: {problem.text}" if place else problem.text, LONGEST_PROBLEM)
+
+
 def show_path(path: Path) -> str:
     """The path as people write it: `tasks[0].resources.cpus`."""
     shown = ""
@@ -29,54 +36,56 @@ def show_path(path: Path) -> str:
         if isinstance(part, int):
             shown += f"[{part}]"
         else:
-            shown += f".{_printable(part)}" if shown else _printable(part)
+            key = shorten(part, LONGEST_VALUE)
+            shown += f".{key}" if shown else key
     return shown
 
 
-def show(problem: Problem) -> str:
-    """One line for a problem, bounded."""
-    place = show_path(problem.path)
-    line = f"{place}: {problem.text}" if place else problem.text
-    return line if len(line) <= LONGEST_PROBLEM else line[: LONGEST_PROBLEM - 1] + "…"
-
-
-def bounded(problems: Iterable[Problem]) -> list[Problem]:
-    """At most MOST_PROBLEMS, with a word on how many more there are."""
-    unique = list(dict.fromkeys(problems))
+def bounded(lines: Iterable[str]) -> list[str]:
+    """Each line once, and not too many of them."""
+    unique = list(dict.fromkeys(lines))
     if len(unique) <= MOST_PROBLEMS:
         return unique
-    return [*unique[:MOST_PROBLEMS], Problem((), f"and {len(unique) - MOST_PROBLEMS} more problems")]
+    return [*unique[: MOST_PROBLEMS - 1], "and more problems; mend these first"]
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """What to say of a key that does not exist."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(key), names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
     return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; the keys here are {', '.join(names)}"
 
 
 def kind_of(value: Any) -> str:
     """The type of a value in YAML's and JSON's words."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return f"the boolean {str(value).lower()}"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "a string"
-    if isinstance(value, list | tuple | set | frozenset):
-        return "a list"
-    if isinstance(value, dict):
-        return "a mapping"
-    return f"a {type(value).__name__}"
+    for kinds, words in _KINDS:
+        if isinstance(value, kinds):
+            return words
+    return f"an object of type {type(value).__name__}"
+
+
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (type(None), "nothing"),
+    (bool, "a boolean"),
+    ((int, float), "a number"),
+    (str, "a string"),
+    ((list, tuple, set, frozenset), "a list"),
+    (dict, "a mapping"),
+)
 
 
 def quote(value: Any) -> str:
-    """A value of the input, short, on one line."""
-    text = _printable(str(value))
-    return f"'{text}'" if len(text) <= 40 else f"'{text[:39]}…'"
+    """A value of the input, short, on one line; of what is no simple value only the kind."""
+    if isinstance(value, str):
+        return f"'{shorten(value, LONGEST_VALUE)}'"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**LONGEST_VALUE):
+        return str(value)
+    return kind_of(value)
 
 
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text[:200])
+def shorten(text: str, most: int) -> str:
+    """At most `most` printable characters of the text."""
+    shown = "".join(char if char.isprintable() else "?" for char in text[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 1] + "…"

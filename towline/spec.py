@@ -1,101 +1,95 @@
 """The job and its tasks as validated models; the one place that says what a valid job is.
 
-Used by the command line on YAML and by the workflow on whatever a Temporal client sent, so it is deterministic
-and reads
-nothing but its input.
+Used by the command line on YAML and by the workflow on whatever a Temporal client sent, so it is deterministic and
+reads nothing but its input.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
 from towline.errors import InvalidJob
-from towline.problems import Path, Problem, bounded, kind_of, quote, show, unknown_key
-from towline.resources import Alternative, JobRecovery, Model, Resources
+from towline.job_recovery import JobRecovery
+from towline.plain_json import json_problems
+from towline.problems import MOST_PROBLEMS, Path, Problem, bounded, kind_of, quote, show
+from towline.refusals import refusals
+from towline.resources import Alternative, Resources, resources_problems
+from towline.section import Section
+from towline.task_envs import env_problems
+
+__all__ = ["JobRecovery", "JobSpec", "Resources", "TaskSpec", "check", "is_name"]
 
 LARGEST_SCRIPT = 512 * 1024
-LARGEST_ENV = 128 * 1024 - 1  # one string of Linux's environment holds 131072 bytes: name, "=", value, NUL
 LARGEST_JOB = 1536 * 1024
 MOST_TASKS = 5000
+LONGEST_NAME = 64
 
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
-_RESERVED_PREFIXES = ("TOWLINE_", "SKYPILOT_")
-_SHELLS_OWN = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
-NOT_SUPPORTED = {
-    "task": {
-        "workdir", "file_mounts", "secrets", "storage_mounts", "service", "config", "experimental", "inputs", "outputs",
-        "event_callback", "pool", "volumes", "estimated", "num_jobs", "api_server",
-    },
-    "resources": {
-        "disk_tier", "network_tier", "accelerator_args", "local_disk", "job_queue", "tpu_vm", "capabilities",
-        "spot_recovery", "volumes",
-    },
-    "job": {"workdir", "secrets", "config"},
-}  # fmt: skip
-"""Keys that SkyPilot has and this version refuses by name."""
+
+def is_name(value: object) -> bool:
+    """Whether a job or task may be called so."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def _name(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a string, not {kind_of(value)}; quote it")
+    if not is_name(value):
+        raise ValueError(f"must be 1 to 64 of A-Z a-z 0-9 _ . - and begin with a letter or digit, not {quote(value)}")
+    return value
+
+
+def _num_nodes(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be a whole number, not {kind_of(value)}")
+    if value != 1:
+        raise ValueError("must be 1; several nodes are not supported in this version")
+    return value
 
 
 def _script(value: Any) -> Any:
-    if value is None:
-        return None
     if not isinstance(value, str):
-        raise ValueError(f"must be a string of commands, not {kind_of(value)}; quote it")
+        raise ValueError(f"must be a string of commands, not {kind_of(value)}; quote it, or begin it with |")
     if "\0" in value:
         raise ValueError("must not contain a NUL byte")
-    size = len(_encoded(value))
+    size = len(value.encode("utf-8"))
     if size > LARGEST_SCRIPT:
         raise ValueError(f"is too large: {size} bytes, at most {LARGEST_SCRIPT}; put the code in a file on the node")
     return value if value.strip() else None
 
 
-def _name(value: Any) -> Any:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise ValueError(f"must be a string, not {kind_of(value)}; quote it")
-    if not _NAME.match(value):
-        raise ValueError(f"must be 1 to 64 of A-Z a-z 0-9 _ . - and begin with a letter or digit, not {quote(value)}")
-    return value
-
-
 def _envs(value: Any) -> Any:
-    if value is None:
-        return {}
     if not isinstance(value, dict):
         raise ValueError(f"must be a mapping of names to strings, not {kind_of(value)}")
     return value
 
 
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("contains half of a surrogate pair, which is no character") from None
+NameInput = Annotated[str, Field(pattern=f"^{_NAME.pattern}$")]
+_EnvsInput = dict[str, str | int | float | bool | None]  # in YAML; what is written there becomes the string
 
 
-class TaskSpec(Model):
+class TaskSpec(Section):
     """One task. `name` is filled in by the job when it is absent."""
 
-    name: Annotated[str | None, BeforeValidator(_name)] = None
-    num_nodes: int = 1
-    setup: Annotated[str | None, BeforeValidator(_script)] = None
-    run: Annotated[str | None, BeforeValidator(_script)] = None
-    envs: Annotated[dict[str, str], BeforeValidator(_envs)] = Field(default_factory=dict)
-    resources: Annotated[Resources, BeforeValidator(lambda value: {} if value is None else value)] = Field(
-        default_factory=Resources
+    name: Annotated[str | None, BeforeValidator(_name, json_schema_input_type=NameInput)] = None
+    num_nodes: Annotated[int, BeforeValidator(_num_nodes, json_schema_input_type=Literal[1])] = 1
+    setup: Annotated[str | None, BeforeValidator(_script, json_schema_input_type=str)] = None
+    run: Annotated[str | None, BeforeValidator(_script, json_schema_input_type=str)] = None
+    envs: Annotated[dict[str, str], BeforeValidator(_envs, json_schema_input_type=_EnvsInput)] = Field(
+        default_factory=dict
     )
+    resources: Resources = Field(default_factory=Resources)
 
 
-class JobSpec(Model):
+class JobSpec(Section):
     """A job: its name and its tasks in order, each with a name."""
 
-    name: Annotated[str | None, BeforeValidator(_name)] = None
+    name: Annotated[str, BeforeValidator(_name)] = "job"
     tasks: list[TaskSpec]
 
     @classmethod
@@ -104,7 +98,7 @@ class JobSpec(Model):
         `raw` is."""
         spec, problems = check(raw)
         if spec is None:
-            raise InvalidJob([show(problem) for problem in problems])
+            raise InvalidJob(bounded(map(show, problems[: 2 * MOST_PROBLEMS])))
         return spec
 
     def to_input(self) -> dict[str, Any]:
@@ -114,43 +108,45 @@ class JobSpec(Model):
 
 def check(raw: object) -> tuple[JobSpec | None, list[Problem]]:
     """The job, or all that is wrong with it."""
+    problems = json_problems(raw)
+    if problems:
+        return None, problems
     if not isinstance(raw, dict):
         return None, [Problem((), f'a job must be a mapping {{"name": ..., "tasks": [...]}}, not {kind_of(raw)}')]
-    problems = _across(raw)
-    spec = None
-    try:
-        spec = JobSpec.model_validate(raw)
-    except ValidationError as error:
-        problems = [*_of_validation(error), *problems]
-    if not problems and spec:
-        size = len(json.dumps(spec.to_input()))
-        if size > LARGEST_JOB:
-            problems = [Problem((), f"the job is too large: {size} bytes as JSON, at most {LARGEST_JOB}")]
-    if problems or spec is None:
-        return None, bounded(problems)
-    return _with_names(spec), []
-
-
-def _with_names(spec: JobSpec) -> JobSpec:
-    job = spec.name or (spec.tasks[0].name if len(spec.tasks) == 1 else None) or "job"
-    tasks = [
-        task
-        if task.name
-        else TaskSpec.model_validate({**task.model_dump(exclude_unset=True), "name": f"{job}-{index}"})
-        for index, task in enumerate(spec.tasks)
-    ]
-    return JobSpec(name=job, tasks=tasks)
-
-
-def _across(raw: dict[Any, Any]) -> list[Problem]:
-    """What no single field can tell: found on the raw input, so that it is told together with the rest."""
     tasks = raw.get("tasks")
-    if tasks is not None and not isinstance(tasks, list):
+    if isinstance(tasks, list) and len(tasks) > MOST_TASKS:
+        return None, [Problem(("tasks",), f"a job has at most {MOST_TASKS} tasks, not {len(tasks)}")]
+    spec, problems = _validated(raw)
+    problems += _across(tasks)
+    if spec is None or problems:
+        return None, problems
+    return _with_names(spec)
+
+
+def _validated(raw: dict[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
+    try:
+        return JobSpec.model_validate(raw), []
+    except ValidationError as error:
+        found = refusals(error, _SECTIONS)
+        return None, [each for each in found if each.path[2:3] != ("envs",) or len(each.path) == 3]
+
+
+_SECTIONS = {
+    "job": frozenset(JobSpec.model_fields),
+    "task": frozenset(TaskSpec.model_fields),
+    "resources": frozenset(Resources.model_fields),
+    "alternative": frozenset(Alternative.model_fields),
+    "job_recovery": frozenset(JobRecovery.model_fields),
+}
+
+
+def _across(tasks: Any) -> list[Problem]:
+    """What no single field can tell: found on the raw input, so that it is told together with the rest. The envs are
+    here too, so that none of their values is ever told."""
+    if not isinstance(tasks, list):
         return []
     if not tasks:
-        return [Problem(("tasks",), "a job needs at least one task")] if "tasks" in raw else []
-    if len(tasks) > MOST_TASKS:
-        return [Problem(("tasks",), f"a job has at most {MOST_TASKS} tasks, not {len(tasks)}")]
+        return [Problem(("tasks",), "a job needs at least one task; add run or setup")]
     problems: list[Problem] = []
     first_of: dict[str, int] = {}
     for index, task in enumerate(tasks):
@@ -164,122 +160,36 @@ def _across(raw: dict[Any, Any]) -> list[Problem]:
     return problems
 
 
-def _across_task(path: Path, task: dict[Any, Any]) -> list[Problem]:
+def _across_task(path: Path, task: dict[str, Any]) -> list[Problem]:
     problems = []
-    if not any(isinstance(task.get(key), str) and task[key].strip() for key in ("setup", "run")) and not any(
-        task.get(key) is not None and not isinstance(task[key], str) for key in ("setup", "run")
-    ):
+    scripts = [task.get(key) for key in ("setup", "run")]
+    if all(script is None or (isinstance(script, str) and not script.strip()) for script in scripts):
         problems.append(Problem(path, "has neither run nor setup, so there is nothing to do; add run"))
-    num_nodes = task.get("num_nodes")
-    if isinstance(num_nodes, int) and not isinstance(num_nodes, bool) and num_nodes != 1:
-        text = "several nodes are not supported in this version" if num_nodes > 1 else "must be 1"
-        problems.append(Problem((*path, "num_nodes"), text))
     if isinstance(task.get("envs"), dict):
-        problems += _across_envs((*path, "envs"), task["envs"])
+        problems += [Problem((*path, "envs", name), text) for name, text in env_problems(task["envs"]).items()]
     if isinstance(task.get("resources"), dict):
-        problems += _across_resources((*path, "resources"), task["resources"])
+        problems += resources_problems((*path, "resources"), task["resources"])
     return problems
 
 
-def _across_envs(path: Path, envs: dict[Any, Any]) -> list[Problem]:
-    problems = []
-    for name, value in envs.items():
-        text = _env_problem(name, value)
-        if text:
-            problems.append(Problem((*path, str(name)), text))
-    return problems
-
-
-def _env_problem(name: Any, value: Any) -> str | None:
-    if not isinstance(name, str) or not _ENV_NAME.match(name):
-        return "is no name of an environment variable: letters, digits and _, not beginning with a digit"
-    if name.startswith(_RESERVED_PREFIXES):
-        return "is set by Towline itself; choose another name"
-    if name in _SHELLS_OWN:
-        return "belongs to the shell and cannot be set; choose another name"
-    if value is None:
-        return f"has no value; give it with --env {name}=VALUE"
-    if not isinstance(value, str):
-        return f"must be a string, not {kind_of(value)}; quote it"
-    if "\0" in value:
-        return "must not contain a NUL byte"
-    try:
-        size = len(name) + 1 + len(_encoded(value))
-    except ValueError as error:
-        return str(error)
-    return f"is too large: {size} bytes, at most {LARGEST_ENV}" if size > LARGEST_ENV else None
-
-
-def _across_resources(path: Path, resources: dict[Any, Any]) -> list[Problem]:
-    problems = []
-    where = [key for key in ("cloud", "region", "zone") if resources.get(key) is not None]
-    if resources.get("infra") is not None and where:
-        problems.append(Problem((*path, where[0]), f"cannot stand beside infra; say {where[0]} there"))
-    if resources.get("any_of") is not None and resources.get("ordered") is not None:
-        problems.append(Problem((*path, "ordered"), "cannot stand beside any_of; choose one"))
-    return problems
-
-
-def _of_validation(error: ValidationError) -> list[Problem]:
-    problems = []
-    for each in error.errors(include_url=False, include_context=True):
-        path = tuple(part for part in each["loc"] if not _is_union_branch(part))
-        if path[2:3] == ("envs",) and len(path) > 3:
-            continue  # said by _across_envs, without the value
-        problems.append(Problem(path, _words(each, path)))
-    return problems
-
-
-def _is_union_branch(part: str | int) -> bool:
-    return isinstance(part, str) and (
-        part in ("str", "int", "bool", "[key]") or part.startswith(("dict[", "function-"))
-    )
-
-
-def _words(each: Any, path: Path) -> str:
-    kind = each["type"]
-    if kind == "extra_forbidden":
-        return _of_unknown_key(path)
-    if kind == "value_error":
-        return str(each["ctx"]["error"])
-    if kind == "missing":
-        return "is missing"
-    if kind == "literal_error":
-        return f"must be {each['ctx']['expected']}, not {quote(each['input'])}"
-    if kind in ("greater_than_equal", "less_than_equal"):
-        return str(each["msg"]).lower()
-    wanted = _WANTED.get(kind)
-    return f"must be {wanted}, not {kind_of(each['input'])}" if wanted else str(each["msg"])
-
-
-_WANTED = {
-    "string_type": "a string",
-    "bool_type": "true or false",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-}
-
-
-def _of_unknown_key(path: Path) -> str:
-    key = str(path[-1])
-    place, known = _keys_at(path[:-1])
-    if key in NOT_SUPPORTED.get(place, ()):
-        return "is not supported in this version"
-    return unknown_key(key, known)
-
-
-def _keys_at(path: Path) -> tuple[str, set[str]]:
-    """Which mapping a path leads to, and the keys it may have."""
-    if not path:
-        return "job", set(JobSpec.model_fields)
-    if path[-1] == "job_recovery":
-        return "job_recovery", set(JobRecovery.model_fields)
-    if path[-1] == "resources":
-        return "resources", set(Resources.model_fields)
-    if isinstance(path[-1], int) and len(path) > 2:
-        return "resources", set(Alternative.model_fields)
-    return "task", set(TaskSpec.model_fields)
+def _with_names(spec: JobSpec) -> tuple[JobSpec | None, list[Problem]]:
+    """The job with a name for every task, if it can be sent."""
+    job = spec.name
+    if "name" not in spec.model_fields_set and len(spec.tasks) == 1:
+        job = spec.tasks[0].name or job
+    given = {task.name for task in spec.tasks if task.name}
+    tasks, problems = [], []
+    for index, task in enumerate(spec.tasks):
+        if task.name:
+            tasks.append(task)
+            continue
+        name = f"{job[: LONGEST_NAME - 1 - len(str(index))]}-{index}"
+        if name in given:
+            text = f"has no name and would be called {quote(name)}, as another task is; give it a name"
+            problems.append(Problem(("tasks", index), text))
+        tasks.append(task.model_copy(update={"name": name}))
+    named = JobSpec(name=job, tasks=tasks)
+    size = 0 if problems else len(json.dumps(named.to_input()))
+    if size > LARGEST_JOB:
+        problems = [Problem((), f"the job is too large: {size} bytes as JSON, at most {LARGEST_JOB}")]
+    return (None, problems) if problems else (named, [])

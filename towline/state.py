@@ -9,8 +9,7 @@ from towline.contract import AttemptRecord, Cause, JobRef, Ledger, Node
 from towline.decision import Policy, restarts_used
 from towline.ledger import merge
 from towline.status import Status, job_status
-
-LONGEST_REASON = 500
+from towline.text import shorten
 
 
 class NodeStanding:
@@ -196,9 +195,3 @@ def _node_document(held: HeldNode) -> dict[str, Any]:
         "hourly_cost": node.hourly_cost,
         "state": held.state,
     }
-
-
-def shorten(text: str, limit: int = LONGEST_REASON) -> str:
-    """One line of at most `limit` characters, for reasons and failure messages."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -59,7 +59,7 @@ class ExitCode:
 
 
 def exit_code(status: Status) -> int:
-    """The exit code of `launch`, `logs` and `cancel --wait` for a job in `status`."""
+    """The exit code of `launch` and `logs` for a job in `status`."""
     if status is Status.SUCCEEDED:
         return ExitCode.SUCCEEDED
     if status is Status.CANCELLED:

@@ -22,8 +22,9 @@ with workflow.unsafe.imports_passed_through():
     from towline.errors import InvalidJob
     from towline.naming import job_key
     from towline.spec import JobSpec, TaskSpec
-    from towline.state import JobState, TaskState, document, shorten
+    from towline.state import JobState, TaskState, document
     from towline.status import Status
+    from towline.text import shorten
 
 from workflows.calls import worker_settings
 from workflows.task_walk import TaskWalk

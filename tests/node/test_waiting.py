@@ -8,7 +8,7 @@ import time
 
 import psutil
 
-from tests.support.shells import ShellNode, finish
+from tests.support.shells import Found, ShellNode, finish
 from towline.node import script
 from towline.node.script import Commands
 
@@ -117,7 +117,7 @@ def test_whoever_waits_ends_with_its_client(node: ShellNode) -> None:
     assert [each for each in node.processes() if session(each) in sessions] == []
 
 
-def session(process: psutil.Process) -> int | None:
+def session(process: Found) -> int | None:
     try:
         return os.getsid(process.pid)
     except ProcessLookupError:

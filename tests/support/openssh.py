@@ -112,13 +112,20 @@ class OpenSsh:
 
     def sessions(self) -> list[psutil.Process]:
         """The processes of commands that run over SSH now."""
-        return [child for sshd in self._sshds() for child in sshd.children() if child.name() != "sshd"]
+        return [child for sshd in self._sshds() for child in sshd.children() if _name(child) not in ("sshd", "")]
 
     def _sshds(self) -> list[psutil.Process]:
         """The listening one first."""
         assert self._process
         main = psutil.Process(self._process.pid)
-        return [main, *(child for child in main.children(recursive=True) if child.name() == "sshd")]
+        return [main, *(child for child in main.children(recursive=True) if _name(child) == "sshd")]
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _make_key(path: Path, kind: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -114,7 +115,7 @@ class ShellNode:
         """The pid of an attempt's supervisor."""
         return int((self.task(index) / f"attempt-{attempt}" / "pid").read_text().split()[0])
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self) -> list[Found]:
         """Every process that was started on this node and lives."""
         return processes_at(self.home)
 
@@ -131,14 +132,27 @@ def finish(process: subprocess.Popen[bytes], nonce: str) -> tuple[int, bytes]:
     return process.returncode, script.Answer(nonce).feed(stdout)
 
 
-def processes_at(home: Path) -> list[psutil.Process]:
+@dataclass(frozen=True)
+class Found:
+    """A process that lived when it was looked for."""
+
+    pid: int
+    words: tuple[str, ...]
+
+    def send(self, signal_number: int) -> None:
+        """Signal it, if it still lives."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal_number)
+
+
+def processes_at(home: Path) -> list[Found]:
     """Every live process whose HOME is `home`."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             environment = process.environ()
             if environment.get("HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                found.append(Found(process.pid, tuple(process.cmdline())))
     return found
 
 
@@ -154,9 +168,7 @@ def shell_node(shell: str, directory: Path) -> Iterator[ShellNode]:
 
 
 def end_all(home: Path) -> None:
-    """Kill everything that runs at `home`, the caller excepted."""
-    while left := [process for process in processes_at(home) if process.pid != os.getpid()]:
+    """Kill everything that runs at `home`."""
+    while left := processes_at(home):
         for process in left:
-            with suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=5)
+            process.send(signal.SIGKILL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from towline import __version__
-from towline.cli.border import guarded, leave, prepare_streams
+from towline.cli.border import Commands, guarded, leave, prepare_streams
 from towline.cli.jobs import cancel, queue, status
 from towline.cli.launching import launch, schema, validate
 from towline.cli.logs import logs
@@ -13,7 +13,7 @@ from towline.cli.nodes import check, nodes
 from towline.cli.stack import down, up, worker
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="towline")
 def towline() -> None:
     """Run lists of tasks on cloud VMs and see each one to its end.

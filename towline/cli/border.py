@@ -28,6 +28,17 @@ _USERS_OWN = frozenset(
 """What a file system may say because of how it is used: no fault of ours."""
 
 
+class Commands(click.Group):
+    """The commands. That whoever read our output has left is no news, and said to the shell as it says it itself."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise click.exceptions.Exit(_PIPE_CLOSED) from None
+
+
 def prepare_streams() -> None:
     """Streams that the caller closed lead nowhere, and a character that the terminal's encoding lacks is shown by its
     number."""
@@ -50,8 +61,8 @@ def guarded(command: Callable[[], Any]) -> int:
         return _usage(error)
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
-    except BrokenPipeError:
-        return _PIPE_CLOSED
+    except SystemExit as error:  # argparse's for wrong usage, and click's own when a pipe is closed
+        return error.code if isinstance(error.code, int) else ExitCode.USAGE
     except TowlineError as error:
         return _say(error)
     except OSError as error:

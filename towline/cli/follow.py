@@ -68,12 +68,15 @@ async def _show(follower: Follower, events: AsyncIterator[Event], output: Output
             elif isinstance(event, LogEnded):
                 output.end(event.log.rank)
             elif isinstance(event, Notice):
+                output.break_line()
                 say(f"towline: {event.text}")
-                waiting.show(standing(follower.document))
+                if not Status(follower.document.get("status") or Status.PENDING).final:
+                    waiting.show(standing(follower.document))
             elif isinstance(event, Ended):
                 document = event.document
     finally:
         waiting.hide()
+        output.break_line()
     return document
 
 

@@ -92,7 +92,7 @@ def _load(
     from towline.loading import load_job
 
     if secrets:
-        raise UsageError("--secret is not supported in this version")
+        raise UsageError("secrets are not supported in this version; leave out --secret")
     try:
         data = file.read_bytes()
     except OSError as error:

@@ -9,13 +9,14 @@ LONGEST_HELD_LINE = 1024 * 1024
 
 
 class Output:
-    """`writing` is true while a write may block."""
+    """`writing` is true while a write may block, `within_line` after a byte that is no newline."""
 
     def __init__(self, stream: IO[str]) -> None:
         stream.flush()
         self._descriptor = stream.fileno()
         self._held: dict[int, bytes] = {}
         self.writing = False
+        self.within_line = False
 
     def write(self, rank: int, data: bytes, *, several: bool) -> None:
         """Bytes of one node. With `several`, an unfinished line is held until the rest of it comes."""
@@ -38,8 +39,16 @@ class Output:
         if rest:
             self._put(b"(node %d) " % rank + rest + b"\n")
 
+    def break_line(self) -> None:
+        """On a terminal, where other words are about to follow: begin a new line. Elsewhere the bytes stay as they
+        are."""
+        if self.within_line and os.isatty(self._descriptor) and os.isatty(2):
+            os.write(2, b"\n")
+            self.within_line = False
+
     def _put(self, data: bytes) -> None:
         left = memoryview(data)
+        self.within_line = not data.endswith(b"\n") if data else self.within_line
         while left:
             self.writing = True
             try:

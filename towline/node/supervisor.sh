@@ -133,7 +133,7 @@ await_last_words() {
   tick
   deadline=$((clock + LAST_WORDS))
   spare_caller
-  while [ "$clock" -lt "$deadline" ] && [ -n "$(members "$$ ")" ]; do
+  while [ "$clock" -lt "$deadline" ] && [ -n "$(members "")" ]; do
     sleep 0.02
     tick
   done

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from towline.amounts import accelerator_and_count
 from towline.providers.protocol import Request
 from towline.resources import Resources
+
+Accelerators = tuple[tuple[str, float], ...]
 
 
 def requests(resources: Resources) -> list[Request]:
@@ -15,8 +18,7 @@ def _of_one(resources: Resources) -> list[Request]:
     """Several accelerators are alternatives too."""
     cpus, cpus_or_more = _amount(resources.cpus)
     memory, memory_or_more = _amount(resources.memory)
-    disk, _ = _amount(resources.disk_size)
-    choices: list[tuple[tuple[str, float], ...]] = [((name, count),) for name, count in resources.accelerators.items()]
+    choices: list[Accelerators] = [(accelerator_and_count(each),) for each in resources.accelerators]
     return [
         Request(
             infra=_infra(resources),
@@ -27,8 +29,8 @@ def _of_one(resources: Resources) -> list[Request]:
             accelerators=accelerators,
             instance_type=resources.instance_type,
             use_spot=resources.use_spot,
-            disk_gib=None if disk is None else int(disk),
-            image_id=str(resources.image_id) if resources.image_id else None,
+            disk_gib=None if resources.disk_size is None else int(resources.disk_size),
+            image_id=_image(resources),
             ports=tuple(resources.ports),
             labels=tuple(resources.labels.items()),
             max_hourly_cost=resources.max_hourly_cost,
@@ -38,9 +40,17 @@ def _of_one(resources: Resources) -> list[Request]:
 
 
 def _infra(resources: Resources) -> str | None:
-    provider = resources.infra or resources.cloud
-    place = [each for each in (resources.region, resources.zone) if each]
-    return "/".join([provider or "local", *place]) if provider or place else None
+    if resources.infra or not resources.cloud:
+        return resources.infra
+    return "/".join(part for part in (resources.cloud, resources.region, resources.zone) if part)
+
+
+def _image(resources: Resources) -> str | None:
+    """The image; where each region has its own, that of the region asked for, else the first, never none."""
+    image = resources.image_id
+    if not isinstance(image, dict):
+        return image
+    return image.get(resources.region or "") or next(iter(image.values()), None)
 
 
 def _amount(text: str | None) -> tuple[float | None, bool]:

@@ -1,0 +1,135 @@
+"""How the command line starts and how it ends, as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import COMMAND, ROOT, environment, run
+from towline.cli import towline
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return environment(tmp_path / "home")
+
+
+def test_help_imports_nothing_that_takes_long(env: dict[str, str]) -> None:
+    heavy = "{'temporalio', 'asyncssh', 'pydantic', 'rich', 'asyncio', 'yaml', 'psutil', 'json'}"
+    script = f"import sys, towline.cli; print(sorted({heavy} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", sorted(towline.commands))
+def test_every_command_has_help(env: dict[str, str], name: str) -> None:
+    done = run(name, "--help", env=env)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: towline {name}".encode())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["launch"],
+        ["launch", "a.yaml", "--nonsense"],
+        ["launch", "no-such-file.yaml"],
+        ["launch", "/"],
+        ["queue", "--limit", "0"],
+        ["queue", "--status", "HAPPY"],
+        ["status", ""],
+        ["logs", "job", "--attempt", "0"],
+        ["logs", "job", "--tail", "-1"],
+        ["logs", "job", "--tail", "1", "--sync-down", "x"],
+        ["cancel"],
+        ["cancel", "job", "--all"],
+        ["nodes", "nonsense"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_a_line_without_a_traceback_and_exit_code_2(env: dict[str, str], arguments: list[str]) -> None:
+    done = run(*arguments, env=env)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert b"error: " in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["queue"], ["status", "job"], ["logs", "job"], ["cancel", "job"]], ids=" ".join)
+def test_no_server_is_exit_code_3_with_the_way_out(env: dict[str, str], arguments: list[str]) -> None:
+    done = run(*arguments, env=env)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert done.stderr == b"error: no Temporal server: run `towline up` for the embedded one, or set TEMPORAL_ADDRESS\n"
+    done = run(*arguments, env={**env, "TEMPORAL_ADDRESS": "127.0.0.1:1"})
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert done.stderr.startswith(b"error: no Temporal server answers at 127.0.0.1:1")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_the_embedded_stack_is_not_for_who_has_a_server(env: dict[str, str], command: str) -> None:
+    done = run(command, env={**env, "TEMPORAL_ADDRESS": "127.0.0.1:1"})
+    assert done.returncode == 2
+    assert b"error: TEMPORAL_ADDRESS is set" in done.stderr
+
+
+def test_bytes_that_are_no_text_are_no_job_id(env: dict[str, str]) -> None:
+    done = subprocess.run([*map(os.fsencode, COMMAND), b"status", b"\xff"], env=env, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"UTF-8" in done.stderr
+
+
+def test_a_fault_of_ours_is_one_line_and_a_private_file_with_the_traceback(tmp_path: Path) -> None:
+    script = """
+from towline.cli.border import guarded, leave
+def broken():
+    raise RuntimeError("first line\\nsecond \\x1b[31mline")
+leave(guarded(broken))
+"""
+    home = tmp_path / "home"
+    done = subprocess.run([sys.executable, "-c", script], env=environment(home), capture_output=True, check=False)
+    assert done.returncode == 70
+    (path,) = (home / "log").iterdir()
+    assert done.stderr.decode().startswith(f"error: a fault of Towline's own, please report it with {path}: ")
+    assert done.stderr.count(b"\n") == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert "RuntimeError: first line" in path.read_text()
+
+
+def test_a_full_disk_behind_standard_output_is_said(env: dict[str, str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*COMMAND, "schema"], env=env, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"error: output: No space left on device\n"
+
+
+def test_a_reader_who_leaves_is_no_news(env: dict[str, str]) -> None:
+    process = subprocess.Popen([*COMMAND, "schema"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate(timeout=60)
+    assert said == b""
+    assert process.returncode == 141
+
+
+def test_closed_streams_do_no_harm(env: dict[str, str]) -> None:
+    command = " ".join(COMMAND)
+    done = subprocess.run(
+        ["sh", "-c", f"{command} schema >&- && {command} schema 2>&- <&-"], env=env, capture_output=True, check=False
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)
+
+
+def test_it_runs_as_a_module_from_anywhere(env: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run([*COMMAND, "--version"], env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("towline, version ")
+    assert (ROOT / "towline" / "__main__.py").exists()

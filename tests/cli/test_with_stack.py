@@ -1,0 +1,282 @@
+"""The command line on the embedded stack: real Temporal, real worker, real nodes, pipes and terminals."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import COMMAND, environment, run, terminal
+
+pytestmark = pytest.mark.xdist_group("cli-stack")
+
+LIVE = "echo begun; until [ -e {gate} ]; do sleep 0.05; done; echo released"
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    env = environment(tmp_path_factory.mktemp("stack") / "home", TOWLINE_STOP_GRACE="1")
+    up = run("up", "--json", env=env)
+    assert up.returncode == 0, up.stderr
+    assert set(json.loads(up.stdout)) == {"address", "web_ui_url"}
+    try:
+        yield env
+    finally:
+        run("cancel", "--all", "--wait", env=env)
+        assert run("down", env=env).returncode == 0
+
+
+class Live:
+    """A job that prints "begun" and goes on until it is let go."""
+
+    def __init__(self, directory: Path, env: dict[str, str], job_id: str) -> None:
+        self.gate = directory / "gate"
+        self.file = directory / "live.yaml"
+        self.file.write_text(f"run: {LIVE.format(gate=self.gate)}\n")
+        self.id = job_id
+        self.env = env
+
+    def launch(self) -> None:
+        done = run("launch", "-d", "--job-id", self.id, str(self.file), env=self.env)
+        assert done.returncode == 0, done.stderr
+
+    def release(self) -> None:
+        self.gate.touch()
+
+
+@pytest.fixture
+def live(tmp_path: Path, env: dict[str, str], request: pytest.FixtureRequest) -> Iterator[Live]:
+    job = Live(tmp_path, env, "live-" + re.sub(r"\W+", "-", request.node.name)[:100])
+    yield job
+    job.release()
+    run("cancel", job.id, env=env)
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def status(job_id: str, env: dict[str, str]) -> dict[str, object]:
+    done = run("status", "--json", job_id, env=env)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_a_launch_follows_to_the_end_and_its_exit_code_is_the_jobs(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(
+        tmp_path / "job.yaml",
+        "resources: {job_recovery: {max_restarts_on_errors: 1}}\nrun: echo try $TOWLINE_ATTEMPT; exit 3\n"
+        "---\nrun: echo no\n",
+    )
+    done = run("launch", "--job-id", "restarts", file, env=env)
+    assert done.returncode == 100
+    assert done.stdout == b"try 1\ntry 2\n"
+    said = done.stderr.decode().splitlines()
+    assert said[0] == "submitted job restarts"
+    assert said[1].startswith("Web UI: http://127.0.0.1:")
+    assert "`towline logs restarts`" in said[2]
+    assert "towline: task 1/2 job-0: attempt 1 FAILED: exit code 3" in said
+    assert said[-2] == "job restarts FAILED: task 1/2 job-0: exit code 3 after 1 restart"
+    assert said[-1].startswith("see it at http://")
+    assert any(line.startswith("task 2/2 job-1 CANCELLED") for line in said)
+
+
+def test_any_bytes_arrive_untouched(tmp_path: Path, env: dict[str, str]) -> None:
+    script = r"printf '\377\376\0\r\033[31m'; head -c 3000000 /dev/zero | tr '\0' x; printf 'no newline'"
+    file = write(tmp_path / "bytes.yaml", f"run: |\n  {script}\n")
+    done = run("launch", "--job-id", "bytes", file, env=env)
+    assert done.returncode == 0
+    assert done.stdout == b"\377\376\0\r\033[31m" + b"x" * 3_000_000 + b"no newline"
+    again = run("logs", "--no-follow", "bytes", env=env)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+
+
+def test_a_detached_launch_prints_the_job_id_and_nothing_else(live: Live, env: dict[str, str]) -> None:
+    done = run("launch", "-d", "--job-id", live.id, str(live.file), env=env)
+    assert (done.returncode, done.stdout) == (0, f"{live.id}\n".encode())
+    again = run("launch", "-d", "--json", "--job-id", live.id, str(live.file), env=env)
+    assert json.loads(again.stdout)["attached"] is True
+    live.release()
+    assert run("logs", live.id, env=env).stdout == b"begun\nreleased\n"
+
+
+def test_json_of_a_followed_launch_is_the_status_and_the_bytes_go_beside(tmp_path: Path, env: dict[str, str]) -> None:
+    done = run("launch", "--json", write(tmp_path / "job.yaml", "run: echo hello\n"), env=env)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["status"] == "SUCCEEDED"
+    assert b"hello\n" in done.stderr
+
+
+def test_ctrl_c_on_a_terminal_leaves_the_job_alone_and_says_how_to_come_back(live: Live, env: dict[str, str]) -> None:
+    with terminal("launch", "--job-id", live.id, str(live.file), env=env) as screen:
+        screen.wait_for(b"begun")
+        screen.press_ctrl_c()
+        assert screen.process.wait(30) == 101
+        screen.wait_for(b"which goes on")
+    assert status(live.id, env)["status"] == "RUNNING"
+    live.release()
+    done = run("logs", live.id, env=env)
+    assert (done.returncode, done.stdout) == (0, b"begun\nreleased\n")
+
+
+def test_ctrl_c_works_while_the_reader_of_the_output_sleeps(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "flood.yaml", "run: head -c 2000000 /dev/zero\n")
+    assert run("launch", "--job-id", "flood", file, env=env).returncode == 0
+    process = subprocess.Popen([*COMMAND, "logs", "flood"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(1) == b"\0"  # the pipe is full now, or soon
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 101
+    assert b"left job flood" in process.stderr.read()
+
+
+def test_words_on_a_terminal_begin_a_line_of_their_own(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "job.yaml", "run: printf unfinished\n")
+    with terminal("launch", file, env=env) as screen:
+        screen.wait_for(b"see it at")
+        assert screen.process.wait(60) == 0
+        assert b"unfinished\r\n" in screen.screen
+
+
+def test_no_follow_of_a_live_job_is_not_finished(live: Live, env: dict[str, str]) -> None:
+    live.launch()
+    with terminal("logs", live.id, env=env) as screen:
+        screen.wait_for(b"begun")
+    done = run("logs", "--no-follow", live.id, env=env)
+    assert (done.returncode, done.stdout) == (101, b"begun\n")
+
+
+def test_a_reader_who_leaves_ends_a_follow_quietly(live: Live, env: dict[str, str]) -> None:
+    live.launch()
+    shell = f"{' '.join(COMMAND)} logs {live.id} 2>said | head -n1; cat said >&2"
+    process = subprocess.Popen(["bash", "-c", shell], env=env, cwd=live.gate.parent, stdout=-1, stderr=-1)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    live.release()
+    _, said = process.communicate(timeout=60)
+    assert b"error" not in said
+    assert b"Traceback" not in said
+
+
+def test_a_lost_node_is_followed_through_its_recovery(live: Live, env: dict[str, str]) -> None:
+    live.launch()
+    with terminal("logs", live.id, env=env, columns=200) as screen:
+        screen.wait_for(b"begun")
+        held = [node for node in json.loads(run("nodes", "--json", env=env).stdout) if node["job_id"] == live.id]
+        assert set(held[0]) == {"node_id", "job_id", "task_index", "rank", "provider", "host", "port", "pid", "state"}
+        gone = run("nodes", "preempt", held[0]["node_id"], env=env)
+        assert gone.returncode == 0
+        screen.wait_for(b"RECOVERING")
+        live.release()
+        assert screen.process.wait(90) == 0
+    done = run("logs", live.id, env=env)
+    assert done.stdout.startswith(b"begun\n")
+    assert done.stdout.endswith(b"begun\nreleased\n")
+    (task,) = status(live.id, env)["tasks"]  # type: ignore[misc]
+    assert (task["recoveries"], task["restarts"]) == (1, 0)
+    assert run("logs", "--attempt", "2", live.id, env=env).stdout == b"begun\nreleased\n"
+    assert run("logs", "--tail", "1", live.id, "1", env=env).stdout == b"released\n"
+
+
+def test_logs_are_copied_whole(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "two.yaml", "run: echo one\n---\nrun: echo two\n")
+    assert run("launch", "--job-id", "copied", file, env=env).returncode == 0
+    done = run("logs", "copied", "--sync-down", str(tmp_path / "copy"), env=env)
+    assert done.returncode == 0
+    copied = {
+        str(each.relative_to(tmp_path / "copy")): each.read_bytes() for each in (tmp_path / "copy").rglob("*.log")
+    }
+    assert copied == {"task-1/attempt-1/node-0.log": b"one\n", "task-2/attempt-1/node-0.log": b"two\n"}
+    assert run("logs", "copied", "two-1", env=env).stdout == b"two\n"
+    assert run("logs", "copied", "2", env=env).stdout == b"two\n"
+
+
+def test_cancel_returns_when_accepted_and_with_wait_when_all_is_gone(live: Live, env: dict[str, str]) -> None:
+    live.launch()
+    done = run("cancel", "no-such-job", live.id, "--wait", env=env)
+    assert done.returncode == 102
+    assert b"no-such-job" in done.stderr
+    assert f"{live.id}: CANCELLED".encode() in done.stderr
+    assert run("logs", live.id, env=env).returncode == 103
+    assert not [node for node in json.loads(run("nodes", "--json", env=env).stdout) if node["job_id"] == live.id]
+    again = run("cancel", live.id, env=env)
+    assert again.returncode == 0
+    assert b"has already ended CANCELLED" in again.stderr
+
+
+def test_the_queue_lists_what_was_launched_newest_first(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "job.yaml", "run: 'true'\n")
+    for job_id in ("earlier", "later"):
+        assert run("launch", "--job-id", job_id, file, env=env).returncode == 0
+    rows = json.loads(run("queue", "--json", "--status", "succeeded", env=env).stdout)
+    ids = [row["job_id"] for row in rows]
+    assert ids.index("later") < ids.index("earlier")
+    fields = {
+        "job_id",
+        "name",
+        "status",
+        "reason",
+        "submitted_at",
+        "duration_s",
+        "task",
+        "tasks",
+        "restarts",
+        "recoveries",
+    }
+    assert set(rows[0]) == fields
+    assert len(json.loads(run("queue", "--json", "--limit", "1", env=env).stdout)) == 1
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_colour_is_for_terminals_alone_and_can_be_refused(tmp_path: Path, env: dict[str, str], columns: int) -> None:
+    run("launch", "--job-id", "coloured", write(tmp_path / "job.yaml", "run: 'true'\n"), env=env)
+    colours = re.compile(rb"\x1b\[[0-9;]*3[0-9][0-9;]*m")
+    with terminal("status", "coloured", env=env, columns=columns) as screen:
+        assert screen.process.wait(60) == 0
+        screen.wait_for(b"SUCCEEDED")
+        assert colours.search(screen.screen)
+    with terminal("status", "coloured", env={**env, "NO_COLOR": "1"}, columns=columns) as screen:
+        assert screen.process.wait(60) == 0
+        screen.wait_for(b"SUCCEEDED")
+        assert not colours.search(screen.screen)
+    assert b"\x1b" not in run("status", "coloured", env=env).stdout
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "cancel"])
+def test_an_unknown_job_is_not_found(env: dict[str, str], command: str) -> None:
+    done = run(command, "no-such-job", env=env)
+    assert (done.returncode, done.stdout) == (102, b"")
+    assert done.stderr.startswith(b"error: ")
+
+
+def test_an_unknown_task_or_node_is_not_found(tmp_path: Path, env: dict[str, str]) -> None:
+    run("launch", "--job-id", "small", write(tmp_path / "job.yaml", "run: 'true'\n"), env=env)
+    done = run("logs", "small", "7", env=env)
+    assert done.returncode == 102
+    assert b"its tasks are: 1 job-0" in done.stderr
+    assert run("nodes", "preempt", "local-000000000000", env=env).returncode == 102
+
+
+def test_a_follow_outlasts_an_outage_of_the_stack(live: Live, env: dict[str, str]) -> None:
+    live.launch()
+    process = subprocess.Popen([*COMMAND, "logs", live.id], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == b"begun\n"
+    assert run("down", env=env).returncode == 0
+    while b"waiting for it, the job goes on" not in (line := process.stderr.readline()):
+        assert line, "the follow ended"
+    assert run("up", env=env).returncode == 0
+    live.release()
+    rest, said = process.communicate(timeout=90)
+    assert (process.returncode, rest) == (0, b"released\n")
+    assert b"the Temporal server answers again" in said
