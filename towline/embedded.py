@@ -192,7 +192,7 @@ class EmbeddedStack:
         for name, size in said.items():
             path = self._files.log(name)
             text = path.read_bytes()[size if _size(path) >= size else 0 :] if path.exists() else b""
-            lines = text.decode(errors="replace").strip().splitlines()[-_LAST_LINES:]
+            lines = list(dict.fromkeys(text.decode(errors="replace").strip().splitlines()))[-_LAST_LINES:]
             if lines:
                 words.append("\n".join([f"{path} ends with:", *(f"  {line[:300]}" for line in lines)]))
         return "\n".join(words) or f"{self._files.logs} says nothing"

@@ -28,7 +28,8 @@ _HEALTHY_AFTER_S = 30.0
 class _Child:
     """A process that is started again when it ends: at once, then after growing pauses while it keeps ending early."""
 
-    def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+    def __init__(self, name: str, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self._name = name
         self._start = start
         self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
@@ -42,7 +43,7 @@ class _Child:
             healthy = now - self._started > _HEALTHY_AFTER_S
             self._pause_s = 0.0 if healthy else min(max(_SHORTEST_PAUSE_S, 2 * self._pause_s), _LONGEST_PAUSE_S)
             self._due = now + self._pause_s
-            _say(f"{self._process.args!r} ended with {self._process.returncode}; again in {self._pause_s:g} s")
+            _say(f"{self._name} ended with code {self._process.returncode}; again in {self._pause_s:g} s")
         if self._due is not None and now >= self._due:
             self._process, self._started, self._due = self._start(), now, None
         return self._due
@@ -66,8 +67,8 @@ class Keeper:
         self._config = config
         self._files = StackFiles(config.home)
         self._stopping = False
-        self._server = _Child(self._start_server)
-        self._worker = _Child(self._start_worker)
+        self._server = _Child("server", self._start_server)
+        self._worker = _Child("worker", self._start_worker)
         known = self._files.read()
         ports = (known.port, known.ui_port) if known else (0, 0)
         self._info = StackInfo(*ports, keeper=processes.identity(os.getpid()))

@@ -62,8 +62,9 @@ async def _running(client: Client, job_ids: set[str]) -> dict[str, str | None]:
         try:
             description = await client.get_workflow_handle(job_id).describe()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND and not namespace_missing(error):
-                found[job_id] = None
+            if error.status is not RPCStatusCode.NOT_FOUND or namespace_missing(error):
+                return found  # it would say no more of the others, only later
+            found[job_id] = None
             continue
         runs = description.status is WorkflowExecutionStatus.RUNNING
         first_run_id = description.raw_description.workflow_execution_info.first_run_id or description.run_id

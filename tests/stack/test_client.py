@@ -221,9 +221,9 @@ async def test_waiting_outlasts_a_restart_of_the_server(config: Config, tmp_path
     with pytest.raises(ServerUnreachable):
         await client.status(submission.job_id)
     assert not waiting.done()
-    async with await WorkflowEnvironment.start_local(**options, dev_server_database_filename=database) as second:
-        async with Jobs(second.client, config).worker():
-            assert await waiting is Status.SUCCEEDED
+    again = await WorkflowEnvironment.start_local(**options, dev_server_database_filename=database)
+    async with again, Jobs(again.client, config).worker():
+        assert await waiting is Status.SUCCEEDED
 
 
 async def test_the_web_ui_is_known_for_the_embedded_server_only(

@@ -50,7 +50,7 @@ def test_activities_are_counted_in_whole_numbers() -> None:
 
 
 def test_an_object_store_is_refused_as_not_available_in_this_version() -> None:
-    with pytest.raises(UsageError, match="s3://bucket.*not available in this version"):
+    with pytest.raises(UsageError, match=r"s3://bucket.*not available in this version"):
         Config.from_environment({"TOWLINE_LOG_STORE": "s3://bucket/logs", "HOME": "/none"})
 
 
@@ -71,7 +71,7 @@ def test_temporal_is_configured_by_an_address_a_profile_or_the_default_profile_o
 def test_temporals_file_that_is_no_toml_is_refused_by_its_name(tmp_path: Path) -> None:
     file = tmp_path / "temporal.toml"
     file.write_text("[profile")
-    with pytest.raises(UsageError, match="temporal.toml"):
+    with pytest.raises(UsageError, match=r"temporal\.toml"):
         Config.from_environment({"TEMPORAL_CONFIG_FILE": str(file), "HOME": "/none"})
 
 
