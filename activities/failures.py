@@ -16,12 +16,11 @@ from towline.errors import (
     NoCapacity,
     PrecheckFailed,
     ProviderUnavailable,
-    TowlineError,
     UsageError,
 )
 from towline.text import shorten
 
-_TYPES: tuple[tuple[type[TowlineError], str, bool], ...] = (
+_TYPES: tuple[tuple[type[Exception], str, bool], ...] = (
     # error, failure type, retryable
     (InvalidJob, Failure.FAILED_PRECHECKS, False),
     (PrecheckFailed, Failure.FAILED_PRECHECKS, False),
@@ -30,16 +29,19 @@ _TYPES: tuple[tuple[type[TowlineError], str, bool], ...] = (
     (ProviderUnavailable, Failure.PROVIDER_UNAVAILABLE, True),
     (ConnectionLost, Failure.PROVIDER_UNAVAILABLE, True),
     (LogStoreError, Failure.PROVIDER_UNAVAILABLE, True),
+    (OSError, Failure.PROVIDER_UNAVAILABLE, True),  # out of descriptors, disk or network: it may pass
 )
 
 
 def failure(error: Exception, *details: Any, retry_bugs: bool = False) -> ApplicationError:
-    """`error` as an ApplicationError. One that is not ours is a bug: FAILED_CONTROLLER, final unless `retry_bugs`."""
+    """`error` as an ApplicationError. One that is neither ours nor the system's is a bug: FAILED_CONTROLLER.
+    With `retry_bugs` nothing is final: for work that must be done some day, whatever stands in its way."""
     if isinstance(error, ApplicationError):
         return error
     for kind, name, retryable in _TYPES:
         if isinstance(error, kind):
-            return ApplicationError(shorten(str(error)), *details, type=name, non_retryable=not retryable)
+            final = not (retryable or retry_bugs)
+            return ApplicationError(shorten(str(error)), *details, type=name, non_retryable=final)
     where = traceback.extract_tb(error.__traceback__)[-1:]
     place = f" ({where[0].name}, line {where[0].lineno})" if where else ""
     activity.logger.error("a fault of Towline's own", exc_info=error)

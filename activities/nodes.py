@@ -32,7 +32,8 @@ class NodeActivities:
             try:
                 return ProvisionResult(await self._provision(request))
             except Exception as error:
-                raise failure(error) from error
+                # What was there once may be there again: only a first provision can be refused for good.
+                raise failure(error, retry_bugs=request.generation > 1) from error
 
     @activity.defn(name=Activity.RELEASE)
     async def release(self, request: ReleaseInput) -> None:

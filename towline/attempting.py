@@ -7,14 +7,23 @@ keeps the account (`Ledger`) exact, and whoever calls decides.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from towline.contract import AttemptRecord, AttemptStatus, Cause, Ledger, Node, RunTaskInput
 from towline.environment import task_environment
-from towline.errors import ConnectionLost, HostKeyChanged, ProviderUnavailable
+from towline.errors import (
+    AttemptSuperseded,
+    ConnectionLost,
+    HostKeyChanged,
+    NodeCommandFailed,
+    TaskClosed,
+    TowlineError,
+)
 from towline.ledger import record
 from towline.providers.protocol import NodeReport, NodeState, Provider
 from towline.ssh.client import Connection, SshClient
@@ -64,6 +73,7 @@ class Attempting:
         self._progress = progress
         self._report = report
         self._failed_connects = 0
+        self._looking_since: float | None = None
 
     async def run(self) -> tuple[Ledger, bool]:
         """The account with the attempt that ended, and whether the node is lost. Raises AttemptSuperseded and
@@ -75,14 +85,18 @@ class Attempting:
         return record(self._progress.ledger, ended), lost
 
     async def _ended_attempt(self) -> AttemptRecord:
-        """Look again after every lost connection, until the node itself has said how the attempt ended."""
+        """Look again, whatever goes wrong on the way, until the node itself has said how the attempt ended: a
+        node that is
+        out of processes or disk, a provider that does not answer, a pool that is being edited say nothing about it."""
         while True:
             try:
                 async with self._ssh.connect(self._provider.access(self._node)) as connection:
                     return await self._through(connection)
             except HostKeyChanged as error:
                 raise NodeGone(Cause.NODE_LOST, f"node {self._node.node_id} lost: {error}") from error
-            except ConnectionLost as error:
+            except (AttemptSuperseded, TaskClosed):
+                raise
+            except TowlineError as error:
                 await self._wait_unreachable(error)
 
     async def _through(self, connection: Connection) -> AttemptRecord:
@@ -98,7 +112,8 @@ class Attempting:
             attempt = await task.watch(number, self._show_phase)
         ended = await self._judge(connection, attempt)
         if ended.status == AttemptStatus.SUCCEEDED:
-            await task.close()  # nothing follows: whoever tails the logs may leave
+            with contextlib.suppress(ConnectionLost, NodeCommandFailed):  # the success stands, closed or not
+                await task.close()  # nothing follows: whoever tails the logs may leave
         return ended
 
     async def _catch_up(self, task: NodeTask) -> NodeAttempt | None:
@@ -147,24 +162,27 @@ class Attempting:
         while True:
             try:
                 return await self._provider.describe(self._node)
-            except ProviderUnavailable as error:
+            except TowlineError as error:
                 self._progress.note = f"waiting for provider {self._node.provider}: {error}"
                 self._report()
                 await self._pause()
 
-    async def _wait_unreachable(self, error: ConnectionLost) -> None:
-        """The provider judges: raises NodeGone when it says so or when the limit has passed, else waits a little."""
-        now = datetime.now(UTC)
+    async def _wait_unreachable(self, error: TowlineError) -> None:
+        """The provider judges: raises NodeGone when it says so or when the limit has passed, else waits a little.
+
+        The limit is on the time that somebody looked: an hour without any worker is no hour without an answer.
+        """
         progress = self._progress
-        progress.unreachable_since = progress.unreachable_since or now.isoformat()
+        progress.unreachable_since = progress.unreachable_since or datetime.now(UTC).isoformat()
         progress.note = str(error)
         self._report()
         try:
             self._raise_if_gone(await self._provider.describe(self._node))
-        except ProviderUnavailable as unknown:
+        except TowlineError as unknown:
             progress.note = f"{error}; {unknown}"
         limit = self._request.settings.unreachable_limit_s
-        if (now - datetime.fromisoformat(progress.unreachable_since)).total_seconds() > limit:
+        self._looking_since = self._looking_since or time.monotonic()
+        if time.monotonic() - self._looking_since > limit:
             reason = f"node {self._node.node_id} lost: unreachable for {limit:.0f} s ({error})"
             raise NodeGone(Cause.NODE_LOST, reason) from error
         await self._pause()
@@ -192,6 +210,7 @@ class Attempting:
 
     def _reached(self) -> None:
         self._failed_connects = 0
+        self._looking_since = None
         self._progress.unreachable_since = None
         self._progress.note = ""
         self._report()

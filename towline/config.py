@@ -30,6 +30,7 @@ class Config:
     heartbeat_interval_s: float
     graceful_shutdown_s: float
     max_activities: int
+    sweep_interval_s: float
     settings: WorkerSettings
 
     @classmethod
@@ -46,6 +47,7 @@ class Config:
             heartbeat_interval_s=_seconds(env, "TOWLINE_HEARTBEAT_INTERVAL", 10.0 if configured else 1.0),
             graceful_shutdown_s=_seconds(env, "TOWLINE_GRACEFUL_SHUTDOWN", 10.0),
             max_activities=_count(env, "TOWLINE_MAX_ACTIVITIES", 4000),
+            sweep_interval_s=_seconds(env, "TOWLINE_SWEEP_INTERVAL", 30.0),
             settings=WorkerSettings(
                 heartbeat_timeout_s=_seconds(env, "TOWLINE_HEARTBEAT_TIMEOUT", 30.0),
                 unreachable_limit_s=_seconds(env, "TOWLINE_UNREACHABLE_LIMIT", 1800.0),

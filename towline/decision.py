@@ -59,7 +59,15 @@ _FINAL_FAILURES = {
     Failure.FAILED_PRECHECKS: Status.FAILED_PRECHECKS,
     Failure.FAILED_NO_RESOURCE: Status.FAILED_NO_RESOURCE,
 }
-_LETS_GO = frozenset({INTERRUPTED, Failure.WORKER_SHUTDOWN, Failure.SUPERSEDED})
+_LETS_GO = frozenset(
+    {
+        INTERRUPTED,
+        Failure.WORKER_SHUTDOWN,
+        Failure.SUPERSEDED,
+        Failure.NO_CAPACITY,
+        Failure.PROVIDER_UNAVAILABLE,
+    }
+)
 
 
 def decide(policy: Policy, ledger: Ledger, end: RunEnd) -> Decision:

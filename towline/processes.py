@@ -84,14 +84,15 @@ def leave(code: int) -> NoReturn:
 
 
 def _started(pid: int) -> str:
-    """The boot, and clock ticks since then, which setting the clock does not move; empty when there is no process."""
+    """The boot, and clock ticks since then, which setting the clock does not move; empty when there is no process.
+    Raises OSError when that cannot be known now: out of descriptors is not gone."""
     try:
         ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except FileNotFoundError:
         return "" if Path("/proc/self/stat").exists() else _started_elsewhere(pid)
-    except (OSError, IndexError):
-        return ""
+    except (ProcessLookupError, IndexError):
+        return ""  # it ended while it was looked at
     return f"{boot}:{ticks}"
 
 

@@ -15,15 +15,14 @@ from towline.providers.protocol import Provider, TaggedNode
 from towline.providers.registry import Providers
 from towline.server import namespace_missing
 
-INTERVAL_S = 30.0
 _log = logging.getLogger("towline.sweep")
 
 
-async def sweep_for_ever(client: Client, providers: Providers, owner: str) -> None:
-    """Look every half a minute, with jitter, until cancelled."""
+async def sweep_for_ever(client: Client, providers: Providers, owner: str, interval_s: float) -> None:
+    """Look every `interval_s`, with jitter, until cancelled."""
     suspects: set[str] = set()
     while True:
-        await asyncio.sleep(INTERVAL_S * random.uniform(0.8, 1.2))
+        await asyncio.sleep(interval_s * random.uniform(0.8, 1.2))
         suspects = await sweep(client, providers, owner, suspects)
 
 

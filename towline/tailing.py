@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from towline.contract import TailLogsInput
-from towline.errors import ConnectionLost, LogStoreError
+from towline.errors import TowlineError
 from towline.log_store import LogEnd, LogKey, LogStore
 from towline.providers.protocol import Provider
 from towline.ssh.client import Connection, SshClient
@@ -68,7 +68,7 @@ class Tailing:
                 async with self._ssh.connect(self._provider.access(self._request.node)) as connection:
                     await self._through(connection)
                     return
-            except (ConnectionLost, LogStoreError) as error:
+            except TowlineError as error:
                 self._progress.note = f"{type(error).__name__}: {error}"
                 self._report()
                 await asyncio.sleep(RETRY_PAUSE_S)
@@ -76,7 +76,7 @@ class Tailing:
     async def mark_incomplete(self, why: str) -> None:
         """Say in the log store that the log being followed will not grow to its end."""
         log = self._log(self._progress.attempt)
-        if await self._store.end(log) is None and await self._store.size(log) > 0:
+        if await self._store.end(log) is None:
             await self._store.finish(log, LogEnd(await self._store.size(log), complete=False, note=why))
 
     async def _through(self, connection: Connection) -> None:

@@ -147,7 +147,7 @@ async def building(config: Config, server: Server) -> AsyncIterator[Worker]:
     )
     async with worker:
         beside = [
-            asyncio.create_task(sweep_for_ever(server.client, providers, server.owner)),
+            asyncio.create_task(sweep_for_ever(server.client, providers, server.owner, config.sweep_interval_s)),
             asyncio.create_task(_watch_loop_lag()),
         ]
         try:

@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     )
 
 _WITHOUT_END = timedelta(days=3650)
+_LOST_RELEASE_LIMIT = timedelta(minutes=2)
 _RESTART_BACKOFF = timedelta(seconds=1)
 _LONGEST_RESTART_BACKOFF = timedelta(seconds=60)
 
@@ -109,14 +110,19 @@ def stop_task(request: StopTaskInput, call: int, summary: str) -> ActivityHandle
     )
 
 
-def release(request: ReleaseInput, settings: WorkerSettings, call: int, summary: str) -> ActivityHandle[Any]:
-    """Retried until the provider confirms."""
+def release(
+    request: ReleaseInput, settings: WorkerSettings, call: int, summary: str, *, lost: bool
+) -> ActivityHandle[Any]:
+    """Retried until the provider confirms. Nodes that are `lost` are waited for a while only: a machine that
+    never comes
+    back must hold up neither its replacement nor a cancel."""
     return workflow.start_activity(
         Activity.RELEASE,
         request,
         activity_id=f"{request.task_index}-release-{call}",
         summary=summary,
         start_to_close_timeout=timedelta(minutes=15),
+        schedule_to_close_timeout=_LOST_RELEASE_LIMIT if lost else None,
         heartbeat_timeout=_heartbeat(settings),
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=60)),
     )

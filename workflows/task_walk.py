@@ -75,9 +75,7 @@ class TaskWalk:
         try:
             end = await self._noting_cancel(self._walk(), pass_on=True)
         except (asyncio.CancelledError, ActivityError) as error:
-            if not is_cancelled_exception(error):
-                raise
-            end = Decision(Step.FINISH, "cancelled", Status.CANCELLED)
+            end = _cut_short(error)
         await self._noting_cancel(self._give_back(end), pass_on=False)
 
     async def _walk(self) -> Decision:
@@ -239,7 +237,13 @@ class TaskWalk:
             nodes=nodes,
             keep=keep,
         )
-        await calls.release(request, self._settings, self._calls, f"{self._of}: release")
+        lost = bool(nodes) and all(each.state == NodeStanding.LOST for each in self._task.nodes)
+        try:
+            await calls.release(request, self._settings, self._calls, f"{self._of}: release", lost=lost)
+        except ActivityError as error:
+            if is_cancelled_exception(error) or not lost:
+                raise
+            workflow.logger.warning("a lost node could not be given back; the sweep goes on with it: %s", error.cause)
         self._task.mark([node.node_id for node in nodes], NodeStanding.RELEASED)
 
     def _tail_new_nodes(self) -> None:
@@ -295,6 +299,14 @@ def _outcome_is_known(tail: asyncio.Future[Any]) -> None:
     """Trouble with logs never changes a task's outcome."""
     if not tail.cancelled():
         tail.exception()
+
+
+def _cut_short(error: asyncio.CancelledError | ActivityError) -> Decision:
+    """The end of a walk that did not come to a decision: by a cancel, or by an activity that can never succeed."""
+    if is_cancelled_exception(error):
+        return Decision(Step.FINISH, "cancelled", Status.CANCELLED)
+    cause = error.cause if isinstance(error, ActivityError) else error
+    return Decision(Step.FINISH, f"an activity failed for good: {cause}", Status.FAILED_CONTROLLER)
 
 
 def _provision_failed(error: ActivityError) -> Decision:

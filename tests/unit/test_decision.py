@@ -62,8 +62,8 @@ TABLE = [
     (3, [], Failure.FAILED_NO_RESOURCE, Step.FINISH, Status.FAILED_NO_RESOURCE),
     (3, [], Failure.FAILED_CONTROLLER, Step.FINISH, Status.FAILED_CONTROLLER),
     (3, [], "NEVER_HEARD_OF", Step.FINISH, Status.FAILED_CONTROLLER),
-    (3, [], Failure.NO_CAPACITY, Step.FINISH, Status.FAILED_CONTROLLER),
-    (3, [], Failure.PROVIDER_UNAVAILABLE, Step.FINISH, Status.FAILED_CONTROLLER),
+    (3, [], Failure.NO_CAPACITY, Step.RESUME, None),
+    (3, [], Failure.PROVIDER_UNAVAILABLE, Step.RESUME, None),
 ]
 
 

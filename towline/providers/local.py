@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -25,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from towline.contract import Node
+from towline.contract import Node, from_json
 from towline.errors import PrecheckFailed, ProviderUnavailable
+from towline.processes import Identity, find, identity
 from towline.providers.protocol import (
     NodeReport,
     NodeState,
@@ -110,7 +112,7 @@ class LocalProvider:
         if process is None:
             return False
         (directory / "preempted").touch()
-        _kill(directory, process)
+        self._end(directory)
         return True
 
     def _create(self, tag: NodeTag, offer: Offer) -> Node:
@@ -118,10 +120,13 @@ class LocalProvider:
         directory = self._directory(node_id)
         self._keys.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._nodes.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with FileLock(self._nodes / f"{node_id}.lock"):
-            if not (directory / "ready.json").exists():
-                self._remove(directory)  # what a creator that died halfway has left
-                self._start(directory, tag, offer)
+        try:
+            with FileLock(self._nodes / f"{node_id}.lock", timeout=_START_LIMIT_S):
+                if not (directory / "ready.json").exists():
+                    self._remove(directory)  # what a creator that died halfway has left
+                    self._start(directory, tag, offer)
+        except Timeout as error:
+            raise ProviderUnavailable(f"local: node {node_id} is being created by another worker") from error
         tagged = self._tagged(directory)
         if tagged is None:
             raise ProviderUnavailable(f"local: node {node_id} was taken away while it was created")
@@ -149,40 +154,47 @@ class LocalProvider:
             env=_node_process_environment(directory.name),
             start_new_session=True,
         ) as process:
-            _write(
-                directory / "process.json",
-                {"pid": process.pid, "started": psutil.Process(process.pid).create_time()},
-            )
+            _write(directory / "process.json", {"identity": identity(process.pid)})
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(b"g")
             process.stdin.close()
-            ready = process.stdout.readline()
+            ready = select.select([process.stdout], [], [], _START_LIMIT_S)[0] and process.stdout.readline()
             process.returncode = 0  # it lives on: leaving this block must not wait for it
         if not ready:
+            self._end(directory)
             log = directory / "log"
             detail = log.read_text(errors="replace")[-400:] if log.exists() else "it wrote nothing"
-            raise ProviderUnavailable(f"local: the node's process ended at once: {detail}")
+            raise ProviderUnavailable(f"local: the node's process does not come up: {detail}")
 
     def _terminate(self, node_id: str) -> None:
         directory = self._directory(node_id)
         if not directory.exists():
             return
-        process = _process(directory)
-        if process is not None:
-            _kill(directory, process)
         self._remove(directory)
         (self._nodes / f"{node_id}.lock").unlink(missing_ok=True)
 
     def _remove(self, directory: Path) -> None:
-        process = _process(directory)
-        if process is not None:
-            _kill(directory, process)
+        if directory.exists():
+            self._end(directory)
         for _ in range(5):  # what died a moment ago may have been writing
             shutil.rmtree(directory, ignore_errors=True)
             if not directory.exists():
                 return
         raise ProviderUnavailable(f"local: {directory} could not be removed")
+
+    def _end(self, directory: Path) -> None:
+        """Kill the node's process and whatever ran there: the namespace does that, or the mark in the environment."""
+        process = _process(directory)
+        if process is not None:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
+                process.wait(_END_LIMIT_S)
+        _kill_marked(directory.name)
+        known = _identity(directory)
+        with contextlib.suppress(ChildProcessError):
+            if known:
+                os.waitpid(known.pid, os.WNOHANG)  # where it was a child of ours, nobody else reaps it
 
     def _directory(self, node_id: str) -> Path:
         if not _NODE_ID.match(node_id):
@@ -192,9 +204,9 @@ class LocalProvider:
     def _tagged(self, directory: Path) -> TaggedNode | None:
         """The node in a directory; None while, or after, it is not one."""
         wanted, ready = _read(directory / "wanted.json"), _read(directory / "ready.json")
-        if wanted is None:
-            return None
-        tag = NodeTag(**wanted["tag"])
+        tag = from_json(NodeTag, wanted["tag"]) if wanted else None
+        if wanted is None or tag is None:
+            return None  # not one of ours, or of a version that nobody here understands
         process = _process(directory)
         node = Node(
             node_id=directory.name,
@@ -246,27 +258,24 @@ def _node_process_environment(node_id: str) -> dict[str, str]:
     }
 
 
+def _identity(directory: Path) -> Identity | None:
+    known = _read(directory / "process.json")
+    return Identity(*known["identity"]) if known and known.get("identity") else None
+
+
 def _process(directory: Path) -> psutil.Process | None:
     """The node's living process; never another that got its number."""
-    known = _read(directory / "process.json")
-    if known is None:
-        return None
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(known["pid"])
-        if abs(process.create_time() - known["started"]) < 0.05 and process.status() != psutil.STATUS_ZOMBIE:
-            return process
-    return None
+    try:
+        return find(_identity(directory))
+    except OSError as error:
+        raise ProviderUnavailable(f"local: {directory.name} cannot be judged now: {error.strerror}") from error
 
 
-def _kill(directory: Path, process: psutil.Process) -> None:
-    """Kill the node, and whatever ran on it: the namespace does that, or the mark in the environment finds it."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(signal.SIGKILL)
-        with contextlib.suppress(psutil.TimeoutExpired):
-            process.wait(_END_LIMIT_S)
+def _kill_marked(node_id: str) -> None:
+    """Kill whatever carries the node's mark, until two looks in a row find nothing."""
     empty = 0
     while empty < 2:
-        marked = _marked(directory.name)
+        marked = _marked(node_id)
         for each in marked:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
@@ -313,10 +322,13 @@ def _lacking(request: Request, home: Path) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
+    """What a file of a node says; None where there is none, or only half of one."""
     try:
         data: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
+    except OSError as error:
+        raise ProviderUnavailable(f"local: {path} cannot be read now: {error.strerror}") from error
     return data
 
 

@@ -16,10 +16,16 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from towline.contract import Node
-from towline.errors import ConnectionLost, HostKeyChanged, NoCapacity, PrecheckFailed, ProviderUnavailable
+from towline.contract import Node, from_json
+from towline.errors import (
+    ConnectionLost,
+    HostKeyChanged,
+    NoCapacity,
+    PrecheckFailed,
+    ProviderUnavailable,
+)
 from towline.providers.pools import Host, load_pools
 from towline.providers.protocol import (
     NodeReport,
@@ -32,9 +38,11 @@ from towline.providers.protocol import (
     TaggedNode,
 )
 from towline.ssh.client import Connection, SshClient
+from towline.supervision import NodeTask
 
 _HOST_LIMIT_S = 20.0
 _MOST_AT_ONCE = 16
+_MARK = b"\nTOWLINE-CLAIM\n"
 _UNSAFE = re.compile(r"[^A-Za-z0-9.]+")
 
 _CLAIM = """
@@ -44,27 +52,14 @@ mv -T "$part" claim 2>/dev/null || rm -rf "$part"
 printf '\\n%s\\n' TOWLINE-CLAIM; cat claim/tag
 """
 _SHOW = """
-printf '\\n%s\\n' TOWLINE-CLAIM; cat "$HOME/.towline/claim/tag" 2>/dev/null || :
-"""
-_END = """
-cd "$HOME/.towline" 2>/dev/null || exit 0
-empty=0
-while [ "$empty" -lt 2 ]; do
-  found=$(grep -lF "TOWLINE_MARK=$1/$2;" /proc/[0-9]*/environ 2>/dev/null | sed 's|^/proc/||; s|/environ$||')
-  alive=
-  for pid in $found; do
-    case $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) in Z*|'') continue ;; esac
-    alive=1
-    kill -s KILL "$pid" 2>/dev/null || sudo -n kill -s KILL "$pid" 2>/dev/null || :
-  done
-  if [ -n "$alive" ]; then empty=0; sleep 0.1; else empty=$((empty + 1)); fi
-done
-rm -rf "$1/$2"; rmdir "$1" 2>/dev/null
-printf '\\n%s\\n' TOWLINE-CLAIM; cat claim/tag 2>/dev/null || :
+cd "$HOME" || exit 1
+printf '\\n%s\\n' TOWLINE-CLAIM
+if [ -d .towline/claim ]; then cat .towline/claim/tag; fi
 """
 _FREE = """
-cd "$HOME/.towline" 2>/dev/null || exit 0
-gone=claim.free.$$; mv -T claim "$gone" 2>/dev/null && rm -rf "$gone"; :
+cd "$HOME/.towline" || exit 1
+gone=claim.free.$$; mv -T claim "$gone" && rm -rf "$gone" || exit 1
+printf '\\n%s\\n' TOWLINE-CLAIM
 """
 
 
@@ -146,8 +141,10 @@ class SshPoolProvider:
                 holder = _tag(await _ask(connection, _SHOW))
                 if holder is None or _node_id(self._host(node), holder) != node.node_id:
                     return
-                await _ask(connection, _END, holder.job_key, str(holder.task_index))
-                await connection.run(_shell(_FREE))
+                task = NodeTask(connection, holder.job_key, holder.task_index)
+                await task.stop(0)
+                await task.remove()  # but the mark that it is closed: whoever comes late starts nothing here
+                await _ask(connection, _FREE)
         except HostKeyChanged:
             return  # another machine: nothing of ours is there
         except ConnectionLost as error:
@@ -202,7 +199,7 @@ class SshPoolProvider:
                 self._gate,
                 self._ssh.connect(await self._access(host), timeout=_HOST_LIMIT_S) as connection,
             ):
-                return _tag(await _ask(connection, _CLAIM, stdin=json.dumps(asdict(tag)).encode()))
+                return _tag(await _ask(connection, _CLAIM, json.dumps(asdict(tag)).encode()))
         except ConnectionLost as error:
             return str(error)
 
@@ -228,29 +225,46 @@ class SshPoolProvider:
     async def _pin(self, host: Host) -> str:
         """First use: what the host presents now is what it must present for ever."""
         key = await self._ssh.fetch_host_key(host.address, host.port)
-        with FileLock(self._known_hosts.with_suffix(".lock")):
-            pinned = self._pinned(host)
-            if pinned is None:
-                with self._known_hosts.open("a") as file:
-                    file.write(f"{_place(host)} {key}\n")
+        return await asyncio.to_thread(self._write_down, host, key)
+
+    def _write_down(self, host: Host, key: str) -> str:
+        try:
+            with FileLock(self._known_hosts.with_suffix(".lock"), timeout=_HOST_LIMIT_S):
+                pinned = self._pinned(host)
+                if pinned is None:
+                    with self._known_hosts.open("a") as file:
+                        file.write(f"{_place(host)} {key}\n")
+        except Timeout as error:
+            raise ProviderUnavailable(f"ssh: {self._known_hosts} is locked by another worker") from error
         return pinned or key
 
 
-async def _ask(connection: Connection, script: str, *arguments: str, stdin: bytes = b"") -> bytes:
-    """What a script prints after its mark; whatever the login shell prints before it does not count."""
-    answer = await connection.run(_shell(script, *arguments), stdin, timeout=_HOST_LIMIT_S)
-    return answer.stdout.rpartition(b"\nTOWLINE-CLAIM\n")[2] if b"\nTOWLINE-CLAIM\n" in answer.stdout else b""
+async def _ask(connection: Connection, script: str, stdin: bytes = b"") -> bytes:
+    """What a script prints after its mark; whatever the login shell prints before it does not count. No answer says
+    nothing, so it is never read as one: a host that is out of memory or processes still holds its claim."""
+    answer = await connection.run(_shell(script), stdin, timeout=_HOST_LIMIT_S)
+    _, marked, said = answer.stdout.rpartition(_MARK)
+    if answer.exit_status != 0 or not marked:
+        why = answer.stderr.decode("utf-8", "replace").strip()[-200:]
+        raise ConnectionLost(f"the host did not say who holds it (exit status {answer.exit_status}): {why}")
+    return said
 
 
-def _shell(script: str, *arguments: str) -> str:
-    return shlex.join(["sh", "-c", script, "towline", *arguments])
+def _shell(script: str) -> str:
+    return shlex.join(["sh", "-c", script])
 
 
 def _tag(text: bytes) -> NodeTag | None:
-    try:
-        return NodeTag(**json.loads(text))
-    except (ValueError, TypeError):
+    """Who holds the host, by its claim; None when nobody does."""
+    if not text.strip():
         return None
+    try:
+        tag = from_json(NodeTag, json.loads(text))
+    except ValueError:
+        tag = None
+    if tag is None:
+        raise ConnectionLost("the claim on the host cannot be read; look into ~/.towline/claim there")
+    return tag
 
 
 def _held(host: Host, holder: NodeTag | None) -> str:
