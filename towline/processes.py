@@ -69,6 +69,7 @@ def detached(command: list[str], environment: dict[str, str], log: Path) -> subp
             env=environment,
             cwd="/",
             start_new_session=True,
+            umask=0o077,  # a database and logs are their owner's alone, whatever the directory they lie in
         )
     finally:
         os.close(descriptor)

@@ -22,6 +22,7 @@ from temporalio.worker import Worker
 
 from towline.config import Config
 from towline.directory_log_store import DirectoryLogStore
+from towline.embedded import EmbeddedStack
 from towline.errors import ServerUnreachable, UsageError
 from towline.processes import leave
 from towline.providers.local import LocalProvider
@@ -85,7 +86,7 @@ async def run(config: Config, ready_file: Path | None = None, retention_days: in
     """Connect, waiting for the server if need be, and work until a signal asks to stop."""
     config.make_home()
     stop = _stop_on_signals()
-    server = await _unless(stop, _reach(retention_days))
+    server = await _unless(stop, _reach(config, retention_days))
     if server is None:
         return
     async with building(config, server):
@@ -98,12 +99,18 @@ async def run(config: Config, ready_file: Path | None = None, retention_days: in
         _log.info("stopping; tasks run on, the next worker goes on with them")
 
 
-async def _reach(retention_days: int | None) -> Server:
+def _embedded_address(config: Config) -> str | None:
+    """The server of the embedded stack, where it runs and the environment names no other."""
+    info = None if config.temporal_configured else EmbeddedStack(config).running()
+    return info.address if info else None
+
+
+async def _reach(config: Config, retention_days: int | None) -> Server:
     """The server of the environment, once it answers: a worker may start before its server, and outlives it."""
     silent_until = 0.0
     while True:
         try:
-            client = await connect()
+            client = await connect(_embedded_address(config))
             server = Server(client, await owner(client), await prepare(client))
             if retention_days:
                 await _keep_for(client, retention_days)

@@ -22,7 +22,7 @@ from towline.contract import WORKFLOW_TYPE
 from workflows.managed_job import ManagedJob
 
 
-def _beside_python(name: str) -> str:
+def beside_python(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
     assert found, f"{name} is not installed"
@@ -32,7 +32,7 @@ def _beside_python(name: str) -> str:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def environment() -> AsyncIterator[WorkflowEnvironment]:
     async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=_beside_python("temporal-test-server")
+        test_server_existing_path=beside_python("temporal-test-server")
     ) as running:
         yield running
 
@@ -42,7 +42,7 @@ async def dev_environment() -> AsyncIterator[WorkflowEnvironment]:
     """The real server, where the order of events is what counts: the test server loses workflow tasks when an
     activity is
     cancelled while it completes."""
-    async with await WorkflowEnvironment.start_local(dev_server_existing_path=_beside_python("temporal")) as running:
+    async with await WorkflowEnvironment.start_local(dev_server_existing_path=beside_python("temporal")) as running:
         yield running
 
 

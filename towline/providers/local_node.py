@@ -25,6 +25,7 @@ def main() -> None:
     if not sys.stdin.buffer.read(1):
         return
     _redirect(directory / "log")
+    os.umask(0o022)  # a task finds a usual machine; the node's directory is closed to others as a whole
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     server = os.fork()
     if server == 0:
