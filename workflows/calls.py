@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
 with workflow.unsafe.imports_passed_through():
@@ -40,7 +40,14 @@ async def worker_settings() -> WorkerSettings:
     return from_json(WorkerSettings, answer) or WorkerSettings()
 
 
-def provision(request: ProvisionInput, settings: WorkerSettings, summary: str) -> ActivityHandle[Any]:
+def priority(wanted: int | None) -> Priority:
+    """SkyPilot's -1000 to 1000, higher first, as Temporal's 5 to 1: who is served first when workers are busy."""
+    return Priority(priority_key=None if wanted is None else max(1, min(5, 3 - round(wanted / 500))))
+
+
+def provision(
+    request: ProvisionInput, settings: WorkerSettings, summary: str, importance: Priority
+) -> ActivityHandle[Any]:
     """Waits for capacity for as long as it takes. A cancel waits until the create in flight is found or done."""
     return workflow.start_activity(
         Activity.PROVISION,
@@ -50,6 +57,7 @@ def provision(request: ProvisionInput, settings: WorkerSettings, summary: str) -
         start_to_close_timeout=timedelta(hours=1),
         heartbeat_timeout=_heartbeat(settings),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        priority=importance,
         retry_policy=RetryPolicy(
             initial_interval=timedelta(seconds=2),
             maximum_interval=timedelta(seconds=60),

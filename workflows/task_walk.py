@@ -126,7 +126,9 @@ class TaskWalk:
                 keep=keep,
             )
             try:
-                answer = await calls.provision(request, self._settings, f"{self._of}: provision")
+                answer = await calls.provision(
+                    request, self._settings, f"{self._of}: provision", calls.priority(self._spec.resources.priority)
+                )
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise

@@ -78,7 +78,7 @@ class LocalProvider:
 
     async def create(self, tag: NodeTag, request: Request, offer: Offer) -> Node:
         """Start the node's process; the same tag again finds it, also when it has died since."""
-        return await asyncio.to_thread(self._create, tag, offer)
+        return await asyncio.to_thread(self._create, tag, request, offer)
 
     async def describe(self, node: Node) -> NodeReport:
         """By its process: a node is gone when that is."""
@@ -115,7 +115,7 @@ class LocalProvider:
         self._end(directory)
         return True
 
-    def _create(self, tag: NodeTag, offer: Offer) -> Node:
+    def _create(self, tag: NodeTag, request: Request, offer: Offer) -> Node:
         node_id = _node_id(tag)
         directory = self._directory(node_id)
         self._keys.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class LocalProvider:
             with FileLock(self._nodes / f"{node_id}.lock", timeout=_START_LIMIT_S):
                 if not (directory / "ready.json").exists():
                     self._remove(directory)  # what a creator that died halfway has left
-                    self._start(directory, tag, offer)
+                    self._start(directory, tag, offer, min(request.lease_s or self._lease_s, self._lease_s))
         except Timeout as error:
             raise ProviderUnavailable(f"local: node {node_id} is being created by another worker") from error
         tagged = self._tagged(directory)
@@ -132,7 +132,7 @@ class LocalProvider:
             raise ProviderUnavailable(f"local: node {node_id} was taken away while it was created")
         return tagged.node
 
-    def _start(self, directory: Path, tag: NodeTag, offer: Offer) -> None:
+    def _start(self, directory: Path, tag: NodeTag, offer: Offer, lease_s: float) -> None:
         (directory / "home").mkdir(mode=0o700, parents=True)
         directory.chmod(0o700)
         wanted = {
@@ -141,7 +141,7 @@ class LocalProvider:
             "hourly_cost": offer.hourly_cost,
             "created_at": datetime.now(UTC).isoformat(),
             "authorized_key": make_key(self._keys / "id_ed25519"),
-            "lease_s": self._lease_s,
+            "lease_s": lease_s,
         }
         _write(directory / "wanted.json", wanted)
         command = [*_namespace(), sys.executable, "-m", "towline.providers.local_node", str(directory)]

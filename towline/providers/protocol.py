@@ -30,6 +30,7 @@ class Request:
     ports: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     max_hourly_cost: float | None = None
+    lease_s: float | None = None  # how long a node lives without contact; None: the provider's default
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from towline.amounts import accelerator_and_count
 from towline.providers.protocol import Request
 from towline.resources import Resources
 
+_AUTOSTOP_DEFAULT_MINUTES = 5
+_SHORTEST_LEASE_S = 60.0
 Accelerators = tuple[tuple[str, float], ...]
 
 
@@ -34,6 +38,7 @@ def _of_one(resources: Resources) -> list[Request]:
             ports=tuple(resources.ports),
             labels=tuple(resources.labels.items()),
             max_hourly_cost=resources.max_hourly_cost,
+            lease_s=_lease_s(resources.autostop),
         )
         for accelerators in choices or [()]
     ]
@@ -51,6 +56,16 @@ def _image(resources: Resources) -> str | None:
     if not isinstance(image, dict):
         return image
     return image.get(resources.region or "") or next(iter(image.values()), None)
+
+
+def _lease_s(autostop: Any) -> float | None:
+    """`autostop` shortens the lease: minutes without contact after which a node ends by itself. `true` is SkyPilot's
+    five; a negative number or `false` asks for nothing."""
+    minutes = autostop.get("idle_minutes", autostop.get("down")) if isinstance(autostop, dict) else autostop
+    if minutes is None or minutes is False:
+        return None
+    minutes = _AUTOSTOP_DEFAULT_MINUTES if minutes is True else minutes
+    return None if minutes < 0 else max(60.0 * minutes, _SHORTEST_LEASE_S)
 
 
 def _amount(text: str | None) -> tuple[float | None, bool]:
