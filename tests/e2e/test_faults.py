@@ -161,7 +161,7 @@ async def test_the_nodes_of_a_terminated_workflow_are_swept(system: System, diar
     job_id = await system.submit({"run": diary.task})
     await diary.started()
     await system.client.get_workflow_handle(job_id).terminate("by an operator")
-    await until(lambda: not system.held_nodes(), "the sweep ends the node")
+    await until(lambda: not system.held_nodes(), "the sweep ends the node", 120)  # two looks, each within 36 s
     assert (await system.jobs.status(job_id))["status"] == Status.CANCELLED
 
 
