@@ -106,7 +106,7 @@ def _after_user_failure(policy: Policy, ledger: Ledger, end: RunEnd) -> Decision
 def _after_infrastructure_failure(policy: Policy, end: RunEnd) -> Decision:
     if policy.strategy == "NO_RECOVERY":
         reason = f"{end.message}; job_recovery is NO_RECOVERY"
-        return Decision(Step.FINISH, reason, Status.FAILED_NO_RESOURCE)
+        return Decision(Step.FINISH, reason, Status.FAILED_NO_RESOURCE, end.lost)
     return Decision(Step.RECOVER, end.message, lost=end.lost)
 
 

@@ -83,6 +83,7 @@ class TaskWalk:
         refusal = await self._provision()
         while refusal is None:
             decision = await self._run_once()
+            self._note_lost(decision.lost)
             if decision.step is Step.FINISH:
                 return decision
             refusal = await self._follow(decision)
@@ -99,10 +100,13 @@ class TaskWalk:
             await self._stop_and_drain()
             return await self._reprovision(keep=[])
         self._move(Status.RECOVERING, decision.reason)
-        self._task.mark(decision.lost, NodeStanding.LOST)
-        for node_id in decision.lost:
-            self._cancel_tail(node_id)
         return await self._reprovision(keep=self._task.held)
+
+    def _note_lost(self, node_ids: list[str]) -> None:
+        """Nothing can be read from a lost node any more, nor stopped there."""
+        self._task.mark(node_ids, NodeStanding.LOST)
+        for node_id in node_ids:
+            self._cancel_tail(node_id)
 
     async def _reprovision(self, keep: list[Node]) -> Decision | None:
         if len(keep) < self._spec.num_nodes:
