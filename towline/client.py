@@ -34,7 +34,7 @@ from towline.embedded import web_ui_address
 from towline.errors import JobNotFound, ServerUnreachable, UsageError
 from towline.live_status import settled, with_heartbeat
 from towline.naming import slug
-from towline.server import UNREACHABLE, connect, namespace_missing, prepare
+from towline.server import UNREACHABLE, connect, namespace_missing, prepare, why
 from towline.spec import JobSpec
 from towline.status import Status
 from towline.text import shorten
@@ -328,5 +328,5 @@ async def _translated(job_id: str | None = None) -> AsyncIterator[None]:
         if error.status is RPCStatusCode.NOT_FOUND and job_id is not None:
             raise JobNotFound(f"no job {job_id} on this server; `towline queue` lists the jobs") from None
         if error.status in UNREACHABLE:
-            raise ServerUnreachable(f"the Temporal server does not answer ({error.message})") from None
+            raise ServerUnreachable(f"the Temporal server does not answer ({why(error.message)})") from None
         raise UsageError(f"the Temporal server refuses this: {error.message}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -71,6 +72,37 @@ def test_no_server_is_exit_code_3_with_the_way_out(env: dict[str, str], argument
     assert (done.returncode, done.stdout) == (3, b"")
     assert done.stderr.startswith(b"error: no Temporal server answers at 127.0.0.1:1")
     assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("address", ["http://x:y", "https://127.0.0.1:7233", "localhost", "x:70000", "a b:1", ":7233"])
+def test_an_address_that_cannot_be_one_is_refused_by_its_name(env: dict[str, str], address: str) -> None:
+    done = run("queue", env={**env, "TEMPORAL_ADDRESS": address})
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == f"error: TEMPORAL_ADDRESS={address}: write HOST:PORT\n"
+    assert not Path(env["TOWLINE_HOME"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1:1", "connection refused"),
+        ("[::1]:1", "connection refused"),
+        ("no-such-host.invalid:7233", "its host is unknown"),
+    ],
+)
+def test_why_no_server_answers_is_said_in_words(env: dict[str, str], address: str, reason: str) -> None:
+    done = run("queue", env={**env, "TEMPORAL_ADDRESS": address})
+    assert done.returncode == 3
+    assert done.stderr.decode().startswith(f"error: no Temporal server answers at {address} ({reason}); ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_port_that_says_nothing_gives_no_answer(env: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = run("queue", env={**env, "TEMPORAL_ADDRESS": f"127.0.0.1:{silent.getsockname()[1]}"})
+    assert done.returncode == 3
+    assert b" (no answer" in done.stderr
+    assert b"Error" not in done.stderr
 
 
 @pytest.mark.parametrize("command", ["up", "down"])
