@@ -72,7 +72,7 @@ class JobClient:
     async def submit(self, job: JobSpec, job_id: str | None = None) -> Submission:
         """Start the job. A `job_id` that exists, running or ended, is attached to instead."""
         if job_id is not None:
-            _check_job_id(job_id)
+            check_job_id(job_id)
         identity = job_id or f"{slug(job.name or '')}-{secrets.token_hex(4)}"
         async with _translated():
             try:
@@ -306,7 +306,8 @@ class JobClient:
         return description
 
 
-def _check_job_id(job_id: str) -> None:
+def check_job_id(job_id: str) -> None:
+    """Raises UsageError when no job may have this id."""
     if not 1 <= len(job_id) <= _LONGEST_JOB_ID or _UNUSABLE_IN_A_JOB_ID.search(job_id):
         raise UsageError(f"--job-id must have 1 to {_LONGEST_JOB_ID} characters, none of them a control character")
 
