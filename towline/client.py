@@ -34,7 +34,7 @@ from towline.embedded import web_ui_address
 from towline.errors import JobNotFound, ServerUnreachable, UsageError
 from towline.live_status import settled, with_heartbeat
 from towline.naming import slug
-from towline.server import UNREACHABLE, connect, namespace_missing, prepare
+from towline.server import UNREACHABLE, connect, namespace_missing, prepare, why
 from towline.spec import JobSpec
 from towline.status import Status
 from towline.text import shorten
@@ -72,7 +72,7 @@ class JobClient:
     async def submit(self, job: JobSpec, job_id: str | None = None) -> Submission:
         """Start the job. A `job_id` that exists, running or ended, is attached to instead."""
         if job_id is not None:
-            _check_job_id(job_id)
+            check_job_id(job_id)
         identity = job_id or f"{slug(job.name or '')}-{secrets.token_hex(4)}"
         async with _translated():
             try:
@@ -306,7 +306,8 @@ class JobClient:
         return description
 
 
-def _check_job_id(job_id: str) -> None:
+def check_job_id(job_id: str) -> None:
+    """Raises UsageError when no job may have this id."""
     if not 1 <= len(job_id) <= _LONGEST_JOB_ID or _UNUSABLE_IN_A_JOB_ID.search(job_id):
         raise UsageError(f"--job-id must have 1 to {_LONGEST_JOB_ID} characters, none of them a control character")
 
@@ -328,5 +329,5 @@ async def _translated(job_id: str | None = None) -> AsyncIterator[None]:
         if error.status is RPCStatusCode.NOT_FOUND and job_id is not None:
             raise JobNotFound(f"no job {job_id} on this server; `towline queue` lists the jobs") from None
         if error.status in UNREACHABLE:
-            raise ServerUnreachable(f"the Temporal server does not answer ({error.message})") from None
+            raise ServerUnreachable(f"the Temporal server does not answer ({why(error.message)})") from None
         raise UsageError(f"the Temporal server refuses this: {error.message}") from None

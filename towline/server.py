@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -43,6 +45,18 @@ _DEFAULT_ADDRESS = "localhost:7233"
 _RPC_LIMIT = timedelta(seconds=10)
 _USABLE_LIMIT_S = 10.0
 _REFUSALS = ("Unauthenticated", "PermissionDenied")
+_HOST_AND_PORT = re.compile(r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.%]+\]):([0-9]{1,5})")
+_LARGEST_PORT = 65535
+_CAUSES = (
+    (r"connection ?refused", "connection refused"),
+    (r"dns error|lookup address", "its host is unknown"),
+    (r"network ?unreachable|host ?unreachable|no route to host", "there is no route to it"),
+    (r"timed ?out|timeout|deadline", "no answer"),
+    (r"invalid peer certificate: (\w+)", "its certificate is not accepted: {}"),
+    (r"InvalidContentType|corrupt message", "it does not speak TLS"),
+    (r"connection ?reset|broken ?pipe|channel closed|h2 protocol error|FRAME_SIZE_ERROR|goaway", "connection broken"),
+)
+"""What a person calls the reasons that Temporal's core shows as it debugs them."""
 _VALUE_TYPES = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
@@ -57,14 +71,16 @@ async def connect(address: str | None = None) -> Client:
     """
     options = {"target_host": address, "namespace": "default"} if address else _configured()
     where = options.setdefault("target_host", _DEFAULT_ADDRESS)
+    _check_address(where)
     try:
         return await asyncio.wait_for(Client.connect(**options, runtime=_runtime()), CONNECT_LIMIT_S)
     except (RuntimeError, ValueError, RPCError, TimeoutError, OSError) as error:
-        detail = " ".join(str(error).split())[:300] or f"no answer within {CONNECT_LIMIT_S:g} s"
-    if any(word in detail for word in _REFUSALS):
-        raise UsageError(f"the Temporal server at {where} refuses us: check TEMPORAL_API_KEY, TLS settings ({detail})")
+        said = str(error) or f"no answer within {CONNECT_LIMIT_S:g} s"
+    if any(word in said for word in _REFUSALS):
+        text = f"refuses us: check TEMPORAL_API_KEY, TLS settings ({why(said)})"
+        raise UsageError(f"the Temporal server at {where} {text}")
     raise ServerUnreachable(
-        f"no Temporal server answers at {where} ({detail}); check TEMPORAL_ADDRESS and the TLS settings, "
+        f"no Temporal server answers at {where} ({why(said)}); check TEMPORAL_ADDRESS and the TLS settings, "
         "or unset them for the embedded server of `towline up`"
     )
 
@@ -74,6 +90,23 @@ def _configured() -> dict[str, Any]:
         return dict(ClientConfig.load_client_connect_config())
     except (RuntimeError, ValueError, OSError) as error:
         raise UsageError(f"Temporal's environment configuration cannot be used: {error}") from None
+
+
+def _check_address(address: str) -> None:
+    match = _HOST_AND_PORT.fullmatch(address)
+    if match is None or not 0 < int(match[1]) <= _LARGEST_PORT:
+        source = "TEMPORAL_ADDRESS" if os.environ.get("TEMPORAL_ADDRESS") == address else "Temporal's address"
+        raise UsageError(f"{source}={address}: write HOST:PORT")
+
+
+def why(said: str) -> str:
+    """The reason in what Temporal's core says of a failed call, in the words of a person."""
+    for pattern, words in _CAUSES:
+        match = re.search(pattern, said, re.IGNORECASE)
+        if match:
+            return words.format(*match.groups())
+    quoted = re.findall(r'message: "((?:[^"\\]|\\.)+)"', said) or re.findall(r'"((?:[^"\\]|\\.)+)"', said)
+    return " ".join((quoted[-1] if quoted else said).split())[:300]
 
 
 @functools.cache
@@ -106,7 +139,7 @@ async def prepare(client: Client) -> list[str]:
             text = f"there is no namespace {client.namespace} on the Temporal server; check TEMPORAL_NAMESPACE"
             raise UsageError(text) from None
         if error.status in UNREACHABLE:
-            raise ServerUnreachable(f"the Temporal server does not answer ({error.message})") from None
+            raise ServerUnreachable(f"the Temporal server does not answer ({why(error.message)})") from None
         usable = await _all_usable(client)  # registered by somebody else, who may do more than we
         return [] if usable else [_cannot(client, sorted(SEARCH_ATTRIBUTE_TYPES), error.message)]
 
@@ -194,6 +227,6 @@ async def owner(client: Client) -> str:
         info = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), timeout=_RPC_LIMIT)
     except RPCError as error:
         if error.status in UNREACHABLE:
-            raise ServerUnreachable(f"the Temporal server does not answer ({error.message})") from None
+            raise ServerUnreachable(f"the Temporal server does not answer ({why(error.message)})") from None
         return f"{client.namespace}@{client.service_client.config.target_host}"  # a hosted server keeps its name
     return f"{client.namespace}@{info.cluster_id or client.service_client.config.target_host}"

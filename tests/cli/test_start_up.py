@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -34,6 +35,11 @@ def test_every_command_has_help(env: dict[str, str], name: str) -> None:
     assert done.stdout.startswith(f"Usage: towline {name}".encode())
 
 
+def test_help_tells_every_exit_code(env: dict[str, str]) -> None:
+    words = run("--help", env=env).stdout.decode().replace(",", " ").split()
+    assert {"0", "2", "3", "70", "100", "101", "102", "103", "130", "141"} <= set(words)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -41,6 +47,9 @@ def test_every_command_has_help(env: dict[str, str], name: str) -> None:
         ["launch"],
         ["launch", "a.yaml", "--nonsense"],
         ["launch", "no-such-file.yaml"],
+        ["launch", "a.yaml", "--job-id", ""],
+        ["launch", "a.yaml", "--job-id", "a\nb"],
+        ["launch", "a.yaml", "--job-id", "x" * 201],
         ["launch", "/"],
         ["queue", "--limit", "0"],
         ["queue", "--status", "HAPPY"],
@@ -73,17 +82,65 @@ def test_no_server_is_exit_code_3_with_the_way_out(env: dict[str, str], argument
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("address", ["http://x:y", "https://127.0.0.1:7233", "localhost", "x:70000", "a b:1", ":7233"])
+def test_an_address_that_cannot_be_one_is_refused_by_its_name(env: dict[str, str], address: str) -> None:
+    done = run("queue", env={**env, "TEMPORAL_ADDRESS": address})
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == f"error: TEMPORAL_ADDRESS={address}: write HOST:PORT\n"
+    assert not Path(env["TOWLINE_HOME"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1:1", "connection refused"),
+        ("[::1]:1", "connection refused"),
+        ("no-such-host.invalid:7233", "its host is unknown"),
+    ],
+)
+def test_why_no_server_answers_is_said_in_words(env: dict[str, str], address: str, reason: str) -> None:
+    done = run("queue", env={**env, "TEMPORAL_ADDRESS": address})
+    assert done.returncode == 3
+    assert done.stderr.decode().startswith(f"error: no Temporal server answers at {address} ({reason}); ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_port_that_says_nothing_gives_no_answer(env: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = run("queue", env={**env, "TEMPORAL_ADDRESS": f"127.0.0.1:{silent.getsockname()[1]}"})
+    assert done.returncode == 3
+    assert b" (no answer" in done.stderr
+    assert b"Error" not in done.stderr
+
+
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_the_embedded_stack_is_not_for_who_has_a_server(env: dict[str, str], command: str) -> None:
     done = run(command, env={**env, "TEMPORAL_ADDRESS": "127.0.0.1:1"})
     assert done.returncode == 2
-    assert b"error: TEMPORAL_ADDRESS is set" in done.stderr
+    assert done.stderr.startswith(b"error: TEMPORAL_ADDRESS is set")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_down_with_nothing_running_says_only_that(env: dict[str, str]) -> None:
+    done = run("down", env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"nothing was running\n")
+
+
+def test_without_a_command_there_is_plain_help_and_exit_code_2(env: dict[str, str]) -> None:
+    done = run(env=env)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"Usage: towline ")
+    assert done.stderr.rstrip() == run("--help", env=env).stdout.rstrip()
+    assert b"error: " not in done.stderr
 
 
 def test_bytes_that_are_no_text_are_no_job_id(env: dict[str, str]) -> None:
-    done = subprocess.run([*map(os.fsencode, COMMAND), b"status", b"\xff"], env=env, capture_output=True, check=False)
-    assert done.returncode == 2
-    assert b"UTF-8" in done.stderr
+    for arguments in ([b"status", b"\xff"], [b"launch", b"--job-id", b"a\xff", b"no-such-file.yaml"]):
+        command = [*map(os.fsencode, COMMAND), *arguments]
+        done = subprocess.run(command, env=env, capture_output=True, check=False)
+        assert done.returncode == 2
+        assert b"UTF-8" in done.stderr
+        assert b"Traceback" not in done.stderr
 
 
 def test_a_fault_of_ours_is_one_line_and_a_private_file_with_the_traceback(tmp_path: Path) -> None:
@@ -111,8 +168,9 @@ def test_a_full_disk_behind_standard_output_is_said(env: dict[str, str]) -> None
     assert done.stderr == b"error: output: No space left on device\n"
 
 
-def test_a_reader_who_leaves_is_no_news(env: dict[str, str]) -> None:
-    process = subprocess.Popen([*COMMAND, "schema"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.mark.parametrize("argument", ["schema", "--help"])
+def test_a_reader_who_leaves_is_no_news(env: dict[str, str], argument: str) -> None:
+    process = subprocess.Popen([*COMMAND, argument], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
     _, said = process.communicate(timeout=60)

@@ -86,6 +86,22 @@ def test_a_name_that_no_variable_can_have_is_refused_before_anything_starts(
     assert not (job.parent / "home").exists()
 
 
+def test_what_is_wrong_with_a_variable_is_told_by_where_it_was_given(job: Path, tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("A=1\nTOWLINE_X=2\n")
+    given = {
+        ("--env", "1A=secret"): "--env 1A: is no name of an environment variable",
+        ("--env", "=secret"): "--env: write K=VALUE; the name is missing",
+        ("--env-file", str(file)): f"--env-file {file}:2: TOWLINE_X: begins with TOWLINE_",
+    }
+    for arguments, said in given.items():
+        with pytest.raises(UsageError) as refused:
+            invoke("validate", str(job), *arguments)
+        assert str(refused.value).startswith(said)
+        assert "\n" not in str(refused.value)
+        assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("command", ["validate", "launch"])
 def test_secrets_are_refused_by_name(job: Path, command: str) -> None:
     with pytest.raises(UsageError, match="secrets are not supported in this version"):

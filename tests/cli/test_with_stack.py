@@ -157,20 +157,33 @@ def test_no_follow_of_a_live_job_is_not_finished(live: Live, env: dict[str, str]
 
 def test_a_reader_who_leaves_ends_a_follow_quietly(live: Live, env: dict[str, str]) -> None:
     live.launch()
-    shell = f"{' '.join(COMMAND)} logs {live.id} 2>said | head -n1; cat said >&2"
+    shell = f"{' '.join(COMMAND)} logs {live.id} 2>said | head -n1; echo ${{PIPESTATUS[0]}}; cat said >&2"
     process = subprocess.Popen(["bash", "-c", shell], env=env, cwd=live.gate.parent, stdout=-1, stderr=-1)
     assert process.stdout is not None
     assert process.stdout.readline() == b"begun\n"
     live.release()
-    _, said = process.communicate(timeout=60)
+    code, said = process.communicate(timeout=60)
+    assert code == b"141\n"
     assert b"error" not in said
     assert b"Traceback" not in said
+
+
+def test_a_reader_who_leaves_the_logs_of_an_ended_job_is_exit_code_141(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "lines.yaml", "run: seq 1 500000\n")
+    assert run("launch", "--job-id", "lines", file, env=env).returncode == 0
+    for options in ("", "--no-follow", "--tail 400000"):
+        for errors in ("", "2>&1"):
+            shell = f"{' '.join(COMMAND)} logs lines {options} {errors} | head -n1 >/dev/null; echo ${{PIPESTATUS[0]}}"
+            done = subprocess.run(["bash", "-c", shell], env=env, capture_output=True, check=True)
+            assert done.stdout == b"141\n", (options, errors)
+            assert done.stderr == b"" or not errors
 
 
 def test_a_lost_node_is_followed_through_its_recovery(live: Live, env: dict[str, str]) -> None:
     live.launch()
     with terminal("logs", live.id, env=env, columns=200) as screen:
         screen.wait_for(b"begun")
+        assert {node["state"] for node in json.loads(run("nodes", "--json", env=env).stdout)} == {"held"}
         held = [node for node in json.loads(run("nodes", "--json", env=env).stdout) if node["job_id"] == live.id]
         assert set(held[0]) == {"node_id", "job_id", "task_index", "rank", "provider", "host", "port", "pid", "state"}
         gone = run("nodes", "preempt", held[0]["node_id"], env=env)

@@ -19,7 +19,8 @@ def towline() -> None:
     """Run lists of tasks on cloud VMs and see each one to its end.
 
     Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 cancelled, 2 wrong input or usage,
-    3 Temporal server unreachable, 70 a fault of Towline's own, 130 interrupted.
+    3 Temporal server unreachable, 70 a fault of Towline's own, 130 interrupted before anything was
+    submitted, 141 whoever read the output has left, as in `towline logs JOB | head`.
     """
 
 

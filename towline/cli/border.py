@@ -38,6 +38,13 @@ class Commands(click.Group):
         except BrokenPipeError:
             raise click.exceptions.Exit(_PIPE_CLOSED) from None
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments, which may be a call for help."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            raise click.exceptions.Exit(_PIPE_CLOSED) from None
+
 
 def prepare_streams() -> None:
     """Streams that the caller closed lead nowhere, and a character that the terminal's encoding lacks is shown by its
@@ -85,6 +92,9 @@ def leave(code: int) -> NoReturn:
 
 
 def _usage(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        say(error.format_message())
+        return ExitCode.USAGE
     if isinstance(error, click.UsageError) and error.ctx is not None:
         say(error.ctx.get_usage())
     for line in error.format_message().splitlines():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from towline.cli.session import command_line, configuration, connect, print_json, run, say, start_stack
+from towline.cli.session import job_id as job_id_type
 from towline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _job_options(command: Any) -> Any:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-d", "--detach", is_flag=True, help="Only submit; the job id goes to standard output.")
-@click.option("--job-id", help="The job's id. The same id again attaches to the job that has it.")
+@click.option("--job-id", type=job_id_type, help="The job's id. The same id again attaches to the job that has it.")
 @_job_options
 def launch(
     file: Path,
@@ -47,7 +48,11 @@ def launch(
     as_json: bool,
 ) -> int:
     """Validate FILE, submit it, follow the logs. The exit code is the job's."""
+    from towline.client import check_job_id
+
     config = configuration()
+    if job_id is not None:
+        check_job_id(job_id)
     job = _load(file, name, envs, env_file, secrets)
     run(_check_offers(config, job))
     address = None if config.temporal_configured else start_stack(config).address
@@ -105,10 +110,12 @@ def _environment(envs: tuple[str, ...], env_file: Path | None) -> dict[str, str]
     values = _from_file(env_file) if env_file else {}
     for each in envs:
         key, given, value = each.partition("=")
-        if not given:
+        if not given and key:
             if key not in os.environ:
                 raise UsageError(f"--env {key}: has no value here; give --env {key}=VALUE")
             value = os.environ[key]
+        if not key:
+            raise UsageError("--env: write K=VALUE; the name is missing")
         values[key] = value
     return values
 
@@ -116,6 +123,8 @@ def _environment(envs: tuple[str, ...], env_file: Path | None) -> dict[str, str]
 def _from_file(path: Path) -> dict[str, str]:
     """The file's variables, read by python-dotenv; but what that would skip with a warning is refused."""
     from dotenv.parser import parse_stream
+
+    from towline.task_envs import env_problems
 
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -125,9 +134,12 @@ def _from_file(path: Path) -> dict[str, str]:
         raise UsageError(f"--env-file {path}: {error.strerror}") from None
     values: dict[str, str] = {}
     for each in parse_stream(io.StringIO(text)):
+        line = each.original.line
         if each.error or (each.key is not None and each.value is None):
-            raise UsageError(f"--env-file {path}:{each.original.line}: write NAME=VALUE")
+            raise UsageError(f"--env-file {path}:{line}: write NAME=VALUE")
         if each.key is not None and each.value is not None:
+            for name, problem in env_problems({each.key: each.value}).items():
+                raise UsageError(f"--env-file {path}:{line}: {name}: {problem}")
             values[each.key] = each.value
     return values
 

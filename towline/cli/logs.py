@@ -68,11 +68,11 @@ async def _logs(config: Config, request: _Request) -> int:
 
 
 async def _task_index(jobs: JobClient, job: str, task: str | None) -> int | None:
-    """A name comes before a number, since a task may be called `2`."""
+    """A number is the task's; only where no task has it, a task may be called so."""
     if task is None:
         return None
     tasks = (await jobs.status(job))["tasks"]
-    for wanted in ("name", "number"):
+    for wanted in ("number", "name"):
         for each in tasks:
             if task == (each["name"] if wanted == "name" else str(each["index"] + 1)):
                 return int(each["index"])

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from towline.config import Config
     from towline.providers.protocol import ProviderCheck, TaggedNode
 
+_STATES = {"running": "held"}
+"""What `status` calls the states that providers tell; the others it does not know."""
+
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
@@ -90,5 +93,5 @@ def _row(tagged: TaggedNode) -> dict[str, Any]:
         "host": node.host,
         "port": node.port,
         "pid": tagged.pid,
-        "state": tagged.state,
+        "state": _STATES.get(tagged.state, tagged.state),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -31,8 +32,10 @@ def down() -> int:
     """Stop the embedded stack. Tasks on their nodes run on; `up` goes on with them."""
     from towline.embedded import EmbeddedStack
 
-    with waiting("stopping the worker and the Temporal server"):
-        stopped = EmbeddedStack(_embedded_config()).down()
+    config = _embedded_config()
+    stack = EmbeddedStack(config)
+    with waiting("stopping the worker and the Temporal server") if _anything_runs(config) else nullcontext():
+        stopped = stack.down()
     say(
         "the embedded stack is stopped; jobs that run go on at the next `towline up`"
         if stopped
@@ -48,6 +51,14 @@ def worker(ready_file: str | None) -> int:
     from towline.worker import main
 
     return main(["--ready-file", ready_file] if ready_file else [])
+
+
+def _anything_runs(config: Config) -> bool:
+    from towline import processes
+    from towline.embedded import StackFiles
+
+    info = StackFiles(config.home).read()
+    return info is not None and any(processes.find(each) for each in (info.keeper, info.worker, info.server))
 
 
 def _embedded_config() -> Config:
