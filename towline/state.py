@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from towline.contract import AttemptRecord, Cause, JobRef, Ledger, Node
@@ -30,7 +30,9 @@ class HeldNode:
 
 @dataclass
 class TaskState:
-    """One task. `ledger` is the exact account of its attempts, with every record; `generation` counts provisions."""
+    """One task. `ledger` is the exact account of its attempts, with the newest records; `omitted` counts the
+    older ones,
+    `omitted_recoveries` those of them that were followed by a recovery; `generation` counts provisions."""
 
     name: str
     max_restarts: int
@@ -43,6 +45,8 @@ class TaskState:
     ledger: Ledger = field(default_factory=Ledger)
     nodes: list[HeldNode] = field(default_factory=list)
     generation: int = 0
+    omitted: int = 0
+    omitted_recoveries: int = 0
 
     @property
     def policy(self) -> Policy:
@@ -57,7 +61,7 @@ class TaskState:
     @property
     def recoveries(self) -> int:
         """Further attempts because of the infrastructure, or by the exit code rule."""
-        return sum(each.cause in _RECOVERED for each in self.ledger.records)
+        return self.omitted_recoveries + _recovered(self.ledger.records)
 
     @property
     def held(self) -> list[Node]:
@@ -85,6 +89,11 @@ class TaskState:
     def take(self, ledger: Ledger | None) -> None:
         """Fold in what a call of `run_task` or `stop_task` says of the attempts."""
         self.ledger = merge(self.ledger, ledger)
+        excess = len(self.ledger.records) - MOST_RECORDS_KEPT
+        if excess > 0:
+            self.omitted += excess
+            self.omitted_recoveries += _recovered(self.ledger.records[:excess])
+            self.ledger = replace(self.ledger, records=self.ledger.records[excess:])
 
     def provisioned(self, nodes: list[Node]) -> None:
         """The nodes the task now has; those of earlier generations are kept on the list only while they are held."""
@@ -97,7 +106,12 @@ class TaskState:
                 each.state = state
 
 
+MOST_RECORDS_KEPT = 500
 _RECOVERED = frozenset({Cause.NODE_LOST, Cause.PREEMPTED, Cause.REBOOT, Cause.EXIT_CODE_RULE})
+
+
+def _recovered(records: list[AttemptRecord]) -> int:
+    return sum(each.cause in _RECOVERED for each in records)
 
 
 @dataclass
@@ -173,6 +187,7 @@ def _task_document(index: int, task: TaskState) -> dict[str, Any]:
         "started_at": task.started_at,
         "ended_at": task.ended_at,
         "attempts": [_attempt_document(each) for each in task.ledger.records],
+        **({"attempts_omitted": task.omitted} if task.omitted else {}),
         "nodes": [_node_document(each) for each in task.nodes],
     }
 

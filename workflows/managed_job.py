@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
@@ -55,11 +55,14 @@ class ManagedJob:
         spec = self._parse(raw)
         self._state = self._resumed(resume) if resume is not None else self._begun(spec)
         for index in range(self._state.current, len(spec.tasks)):
-            self._continue_as_new_if_due(raw)
-            if self._state.tasks[index].status != Status.PENDING:
+            if workflow.info().is_continue_as_new_suggested():
+                self._continue_as_new(raw)
+            if Status(self._state.tasks[index].status).final:
                 continue
             walk = TaskWalk(self._state, index, spec.tasks[index], self._settings, self._publish)
             await walk.run()
+            if walk.to_be_continued:
+                self._continue_as_new(raw)
             if walk.cancelled or self._state.tasks[index].status != Status.SUCCEEDED:
                 break
         return self._finish()
@@ -92,10 +95,9 @@ class ManagedJob:
             raise ApplicationError(text, type=Status.FAILED_PRECHECKS, non_retryable=True)
         return state
 
-    def _continue_as_new_if_due(self, raw: Any) -> None:
-        """Between two tasks nothing runs, so nothing can be lost at the border."""
-        if self._state and workflow.info().is_continue_as_new_suggested():
-            workflow.continue_as_new(args=[raw, to_json(self._state)])
+    def _continue_as_new(self, raw: Any) -> NoReturn:
+        """Only between tasks and between attempts, so that nothing can be lost at the border."""
+        workflow.continue_as_new(args=[raw, to_json(self._state)])
 
     def _publish(self) -> None:
         """Show the state in search attributes, memo and details; each costs history only when it has changed."""

@@ -67,19 +67,26 @@ class TaskWalk:
         self._tails: dict[str, ActivityHandle[Any]] = {}
         self._calls = 0
         self._interruptions = 0
+        self._resumed = self._task.status != Status.PENDING
         self.cancelled = False
+        self.to_be_continued = False
 
     async def run(self) -> None:
-        """Returns when the task is in a final status and its nodes are confirmed gone."""
-        self._move(Status.STARTING)
+        """Returns when the task is in a final status and its nodes are confirmed gone; or, with `to_be_continued`, at a
+        quiet point where the history has grown long: no attempt is being watched, and the state holds everything."""
+        if not self._resumed:
+            self._move(Status.STARTING)
         try:
             end = await self._noting_cancel(self._walk(), pass_on=True)
         except (asyncio.CancelledError, ActivityError) as error:
             end = _cut_short(error)
+        if end is None:
+            self.to_be_continued = True
+            return
         await self._noting_cancel(self._give_back(end), pass_on=False)
 
-    async def _walk(self) -> Decision:
-        """Provision and run until the decision is to finish."""
+    async def _walk(self) -> Decision | None:
+        """Provision and run until the decision is to finish; None when it is time to continue as new."""
         refusal = await self._provision()
         while refusal is None:
             decision = await self._run_once()
@@ -87,6 +94,9 @@ class TaskWalk:
             if decision.step is Step.FINISH:
                 return decision
             refusal = await self._follow(decision)
+            if refusal is None and workflow.info().is_continue_as_new_suggested():
+                self._heed_cancel()
+                return None
         return refusal
 
     async def _follow(self, decision: Decision) -> Decision | None:
@@ -260,10 +270,16 @@ class TaskWalk:
                 job=self._job,
                 task_index=self._index,
                 node=node,
-                first_attempt=self._task.ledger.last_attempt + 1,
+                first_attempt=self._first_to_tail(),
                 settings=self._settings,
             )
             self._tails[node.node_id] = calls.tail_logs(request, f"{self._of}: logs of node {node.rank}")
+
+    def _first_to_tail(self) -> int:
+        """The next attempt; in a resumed walk the one before it too, whose tail was left behind by the continue-as-new.
+        That one may write on for a moment: both write the same bytes at the same offsets."""
+        last = self._task.ledger.last_attempt
+        return max(1, last) if self._resumed else last + 1
 
     def _cancel_tail(self, node_id: str) -> None:
         tail = self._tails.pop(node_id, None)

@@ -35,6 +35,7 @@ from towline.contract import (
 from towline.ledger import merge, record
 
 NOW = "2026-01-01T00:00:00+00:00"
+AN_HOUR_LATER = "2026-01-01T01:00:00+00:00"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Ends:
 
     kind: str
     code: int = 0
-    after_attempt: bool = False  # "shutdown": the attempt had ended and its record had been heartbeated
+    slow: bool = False  # the attempt took an hour, so that no pause follows it
 
 
 OK = Ends("exit", 0)
@@ -220,7 +221,7 @@ def _record(end: Ends, attempt: int) -> AttemptRecord:
     status, cause = _STATUS.get(end.kind, (AttemptStatus.FAILED, Cause.USER))
     code = end.code if end.kind in ("exit", "setup", "rule") else None
     words = f"exit code {code}" if code is not None else end.kind
-    return AttemptRecord(attempt, status, code, cause, words, NOW, NOW)
+    return AttemptRecord(attempt, status, code, cause, words, NOW, AN_HOUR_LATER if end.slow else NOW)
 
 
 def _beat(request: RunTaskInput, attempt: int, ledger: Ledger) -> None:

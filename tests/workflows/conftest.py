@@ -46,11 +46,21 @@ async def dev_environment() -> AsyncIterator[WorkflowEnvironment]:
         yield running
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def short_history_environment() -> AsyncIterator[WorkflowEnvironment]:
+    """A real server that suggests to continue as new after 60 events."""
+    async with await WorkflowEnvironment.start_local(
+        dev_server_existing_path=beside_python("temporal"),
+        dev_server_extra_args=["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=60"],
+    ) as running:
+        yield running
+
+
 class Jobs:
     """Starts jobs on a worker of scripted activities."""
 
     def __init__(self, environment: WorkflowEnvironment) -> None:
-        self._client = environment.client
+        self.client = environment.client
         self._queue = f"queue-{uuid.uuid4().hex[:8]}"
 
     @asynccontextmanager
@@ -58,7 +68,7 @@ class Jobs:
         self, script: Script, by_job: dict[str, Script] | None = None, **options: Any
     ) -> AsyncIterator[None]:
         async with Worker(
-            self._client,
+            self.client,
             task_queue=self._queue,
             workflows=[ManagedJob],
             activities=ScriptedActivities(script, by_job).all,
@@ -69,7 +79,7 @@ class Jobs:
             yield
 
     async def start(self, *arguments: Any, job_id: str | None = None) -> WorkflowHandle[Any, Any]:
-        return await self._client.start_workflow(
+        return await self.client.start_workflow(
             WORKFLOW_TYPE,
             args=list(arguments),
             id=job_id or f"job-{uuid.uuid4().hex[:8]}",
@@ -85,3 +95,8 @@ def jobs(environment: WorkflowEnvironment) -> Jobs:
 @pytest.fixture
 def dev_jobs(dev_environment: WorkflowEnvironment) -> Jobs:
     return Jobs(dev_environment)
+
+
+@pytest.fixture
+def short_history_jobs(short_history_environment: WorkflowEnvironment) -> Jobs:
+    return Jobs(short_history_environment)
