@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from towline.live_status import GIVING_BACK
 from towline.status import Status
 
 _WAITING = {
@@ -13,13 +15,18 @@ _WAITING = {
 }
 
 
-def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """A line per change since `before`, which may be empty."""
+_COUNTED = re.compile(r", attempt [0-9]+$")
+"""The end of a reason that changes with every look at the same trouble."""
+
+
+def changes(before: dict[str, Any], after: dict[str, Any], only: int | None = None) -> list[str]:
+    """A line per change since `before`, which may be empty; of the task with index `only` where that is given."""
     earlier = {task["index"]: task for task in before.get("tasks", [])}
     tasks = after.get("tasks", [])
-    texts = [text for task in tasks for text in _task_changes(earlier.get(task["index"], {}), task, len(tasks))]
+    shown = [task for task in tasks if only in (None, task["index"])]
+    texts = [text for task in shown for text in _task_changes(earlier.get(task["index"], {}), task, len(tasks))]
     if not tasks and after.get("reason") and after["reason"] != before.get("reason"):
-        texts.append(after["reason"])
+        texts += after["reason"].splitlines()
     return texts
 
 
@@ -58,10 +65,16 @@ def _task_changes(before: dict[str, Any], after: dict[str, Any], total: int) -> 
     ended = [each for each in after["attempts"] if each["ended_at"] and each["attempt"] not in known]
     texts = [f"{name}: attempt {each['attempt']} {_how(each)}" for each in ended]
     changed = after["status"] != before.get("status", Status.PENDING)
-    news = after["reason"] and after["reason"] != before.get("reason", "") and not Status(after["status"]).final
-    if changed or news:
+    if changed or (after["reason"] and _is_news(before.get("reason", ""), after)):
         texts.append(f"{name}: {_status(after)}")
     return texts
+
+
+def _is_news(before: str, after: dict[str, Any]) -> bool:
+    """Whether a status that is the same has a reason that is not; a final one only while nodes are given back."""
+    if Status(after["status"]).final and GIVING_BACK not in after["reason"]:
+        return False
+    return bool(_COUNTED.sub("", after["reason"]) != _COUNTED.sub("", before))
 
 
 def _how(attempt: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import secrets
@@ -32,7 +33,7 @@ from towline.config import Config
 from towline.contract import QUERY_STATUS, WORKFLOW_TYPE
 from towline.embedded import web_ui_address
 from towline.errors import JobNotFound, ServerUnreachable, UsageError
-from towline.live_status import settled, with_heartbeat
+from towline.live_status import PendingActivity, settled, with_heartbeat, with_pending
 from towline.naming import slug
 from towline.server import UNREACHABLE, connect, namespace_missing, prepare, why
 from towline.spec import JobSpec
@@ -45,6 +46,9 @@ _LONGEST_RETRY_PAUSE_S = 10.0
 _LONGEST_JOB_ID = 200
 _LONGEST_ERROR = 300
 _LATEST_EVENTS = 50
+_MOST_LINES = 20
+_TERMINATED = "terminated in Temporal"
+_INPUT_DIGEST = "input_sha256"  # key of the memo
 _UNUSABLE_IN_A_JOB_ID = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -70,7 +74,8 @@ class JobClient:
         return cls(await connect(address), config)
 
     async def submit(self, job: JobSpec, job_id: str | None = None) -> Submission:
-        """Start the job. A `job_id` that exists, running or ended, is attached to instead."""
+        """Start the job. A `job_id` that exists, running or ended, is attached to instead; UsageError when that was
+        submitted with other content."""
         if job_id is not None:
             check_job_id(job_id)
         identity = job_id or f"{slug(job.name or '')}-{secrets.token_hex(4)}"
@@ -78,7 +83,7 @@ class JobClient:
             try:
                 return await self._start_despite_attributes(job, identity)
             except WorkflowAlreadyStartedError:
-                return await self._attach(identity)
+                return await self._attach(job, identity)
 
     async def _start_despite_attributes(self, job: JobSpec, job_id: str) -> Submission:
         """With search attributes; without them where the server has none and will not get any."""
@@ -106,7 +111,7 @@ class JobClient:
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 static_summary=shorten(" -> ".join(task.name or "" for task in job.tasks), 200),
                 search_attributes=attributes,
-                memo={"name": job.name or "", "tasks": len(job.tasks)},
+                memo={"name": job.name or "", "tasks": len(job.tasks), _INPUT_DIGEST: _digest(request)},
             )
         except RPCError as error:
             if "exceeds limit" in error.message or "larger than max" in error.message:
@@ -116,10 +121,14 @@ class JobClient:
             raise
         return Submission(job_id, handle.first_execution_run_id or "", attached=False)
 
-    async def _attach(self, job_id: str) -> Submission:
+    async def _attach(self, job: JobSpec, job_id: str) -> Submission:
         description = await self._client.get_workflow_handle(job_id).describe()
         if description.workflow_type != WORKFLOW_TYPE:
             text = f"--job-id {job_id}: a workflow of type {description.workflow_type} has this id; choose another"
+            raise UsageError(text)
+        known = (await description.memo()).get(_INPUT_DIGEST)  # of a job that another client started there is none
+        if known not in (None, _digest(job.to_input())):
+            text = f"job {job_id} exists and was submitted with other content; choose another --job-id"
             raise UsageError(text)
         return Submission(job_id, description.run_id, attached=True)
 
@@ -154,6 +163,8 @@ class JobClient:
             return await self._lesser(description)
         for task_index, beat in executions.heartbeats(description):
             document = with_heartbeat(document, task_index, beat)
+        for pending in _pending(description):
+            document = with_pending(document, pending)
         return document
 
     async def _ended(self, description: WorkflowExecutionDescription) -> dict[str, Any]:
@@ -168,7 +179,11 @@ class JobClient:
                 document["status"], document["reason"] = await self._failure(description)
         elif not Status(document["status"]).final:
             row = await executions.row(description)
-            document = settled(document, Status(row["status"]), row["reason"])
+            closed = description.close_time.isoformat() if description.close_time else None
+            reason = _TERMINATED if description.status is WorkflowExecutionStatus.TERMINATED else row["reason"]
+            document = settled(document, Status(row["status"]), reason, closed)
+        if description.status is WorkflowExecutionStatus.TERMINATED:
+            document["reason"] = _TERMINATED
         if description.close_time and not document["ended_at"]:
             document["ended_at"] = description.close_time.isoformat()
         return document
@@ -196,7 +211,7 @@ class JobClient:
         try:
             await self._client.get_workflow_handle(description.id, run_id=description.run_id).result()
         except WorkflowFailureError as error:
-            return str(_failed_status(error)), shorten(str(getattr(error.cause, "message", error.cause)))
+            return str(_failed_status(error)), _lines(str(getattr(error.cause, "message", error.cause)))
         return str(Status.FAILED), ""
 
     async def _why_stuck(self, description: WorkflowExecutionDescription) -> str:
@@ -310,6 +325,29 @@ def check_job_id(job_id: str) -> None:
     """Raises UsageError when no job may have this id."""
     if not 1 <= len(job_id) <= _LONGEST_JOB_ID or _UNUSABLE_IN_A_JOB_ID.search(job_id):
         raise UsageError(f"--job-id must have 1 to {_LONGEST_JOB_ID} characters, none of them a control character")
+
+
+def _lines(text: str) -> str:
+    """A failure's message with its lines, each bounded, and their number too."""
+    lines = [shorten(line) for line in text.splitlines() if line.strip()]
+    more = [f"and {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else []
+    return "\n".join(lines[:_MOST_LINES] + more)
+
+
+def _digest(request: dict[str, Any]) -> str:
+    """Of the workflow's input as canonical JSON."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _pending(description: WorkflowExecutionDescription) -> list[PendingActivity]:
+    """The activities that have failed and are tried again."""
+    found = []
+    for pending in description.raw_description.pending_activities:
+        place = pending.activity_id.split("-")[0]
+        if pending.HasField("last_failure") and place.isdecimal():
+            failure = pending.last_failure.message
+            found.append(PendingActivity(pending.activity_type.name, int(place), pending.attempt, failure))
+    return found
 
 
 def _failed_status(error: WorkflowFailureError) -> Status:

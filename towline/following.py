@@ -15,6 +15,7 @@ from typing import Any
 from towline.changes import attempts_with_exit_code
 from towline.errors import LogStoreError
 from towline.log_store import LogKey, LogStore
+from towline.status import Status
 from towline.tail import tail_start
 from towline.watching import Jobs, JobWatch, Place
 
@@ -99,7 +100,7 @@ class Follower:
         self._tail = tail
         self._limit_s = limit_s
         self._key = ""
-        self._watch = JobWatch(jobs, job_id)
+        self._watch = JobWatch(jobs, job_id, self._selection.task_index)
         self._place: Place = (-1, 0)
         self._offsets: dict[LogKey, int] = {}
         self._done: set[LogKey] = set()
@@ -138,7 +139,9 @@ class Follower:
     async def present(self) -> AsyncIterator[Event]:
         """Every selected byte that is there now, without waiting."""
         self._key = await self._jobs.log_key(self._job_id)
+        document = await self._jobs.status(self._job_id)  # asked first: what there is after it is all that it tells of
         logs = [log for log in await self._store.logs(self._key) if self._selection.takes(log)]
+        self._seen.update(_place(log) for log in logs)
         await self._begin_with_tail(logs)
         for log in logs:
             several = any(each != log and _place(each) == _place(log) for each in logs)
@@ -148,8 +151,12 @@ class Follower:
             end = await self._store.end(log)
             if end is not None and not end.complete:
                 yield _incomplete(log, end.note)
-        if not logs:
-            yield Notice(f"job {self._job_id} has printed nothing yet that is asked for")
+        missing = self._missing(document)
+        for place in missing:
+            yield self._nothing_of(place)
+        if not logs and not missing:
+            ended = Status(document["status"]).final
+            yield Notice(self._no_log() if ended else f"job {self._job_id} has printed nothing yet that is asked for")
 
     async def _walk(self) -> AsyncIterator[Event]:
         """Attempt after attempt, until the job is over and everything that was to come has come."""
@@ -167,7 +174,7 @@ class Follower:
                 continue
             for text in self._watch.news():
                 yield Notice(text)
-            if over and (not self._missing() or self._watch.over_for(self._limit_s)):
+            if over and (not self._missing(self._watch.document) or self._watch.over_for(self._limit_s)):
                 return
             await self._watch.wait_for_news(_LOOK_S)
 
@@ -293,21 +300,29 @@ class Follower:
         if not end.complete:
             yield _incomplete(log, end.note)
 
-    def _missing(self) -> list[Place]:
+    def _missing(self, document: dict[str, Any]) -> list[Place]:
         """Attempts that ended on their node and of which the log store has nothing, not even an end."""
-        ended = attempts_with_exit_code(self._watch.document)
+        ended = attempts_with_exit_code(document)
         return sorted(place for place in ended - self._seen if self._selection.takes_place(place))
 
     async def _last_words(self) -> AsyncIterator[Notice]:
         await self._watch.settle(self._limit_s)
         for text in self._watch.news():
             yield Notice(text)
-        for task_index, attempt in self._missing():
-            where = getattr(self._store, "root", "the log store")
-            what = f"{where} has nothing of task {task_index + 1}, attempt {attempt}"
-            yield Notice(f"log incomplete: {what}; TOWLINE_LOG_STORE must be the one that the workers use")
-        if not self._seen and not self._missing() and self._selection != Selection():
-            yield Notice(f"job {self._job_id} has no log of what is asked for")
+        missing = self._missing(self._watch.document)
+        for place in missing:
+            yield self._nothing_of(place)
+        if not self._seen and not missing and self._selection != Selection():
+            yield Notice(self._no_log())
+
+    def _nothing_of(self, place: Place) -> Notice:
+        where = getattr(self._store, "root", "the log store")
+        what = f"{where} has nothing of task {place[0] + 1}, attempt {place[1]}"
+        return Notice(f"log incomplete: {what}; TOWLINE_LOG_STORE must be the one that the workers use")
+
+    def _no_log(self) -> str:
+        what = " of what is asked for" if self._selection != Selection() else ""
+        return f"job {self._job_id} has no log{what}"
 
 
 def _place(log: LogKey) -> Place:

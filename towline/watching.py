@@ -28,10 +28,11 @@ class Jobs(Protocol):
 
 
 class JobWatch:
-    """The job's status, looked at beside the logs."""
+    """The job's status, looked at beside the logs. `only`: index of the one task whose changes are news."""
 
-    def __init__(self, jobs: Jobs, job_id: str) -> None:
+    def __init__(self, jobs: Jobs, job_id: str, only: int | None = None) -> None:
         self._jobs = jobs
+        self._only = only
         self._job_id = job_id
         self.document: dict[str, Any] = {}
         self._told: dict[str, Any] = {}
@@ -102,7 +103,7 @@ class JobWatch:
         words, self._words = self._words, []
         fresh = time.monotonic() - self._arrived < _STATUS_EVERY_S
         if holding is None or not fresh or holding not in attempts_ended(self.document):
-            words += changes(self._told, self.document)
+            words += changes(self._told, self.document, self._only)
             self._told = self.document
         return words
 

@@ -128,6 +128,14 @@ def test_a_status_names_the_attempts_their_causes_and_what_to_do_next(
     assert "`towline logs job` follows it, `towline cancel job` ends it" in out
 
 
+def test_a_refused_job_is_shown_a_line_per_problem(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    render.status_view({**ToldJobs().document, "tasks": [], "reason": "run: missing\nfoo: unknown key"})
+    assert "\nrun: missing\nfoo: unknown key\n" in capsys.readouterr().out
+
+
 def test_a_command_to_copy_is_safe_in_a_shell() -> None:
     assert command_line("logs", "job-1") == "towline logs job-1"
     assert command_line("logs", "a; rm -rf /") == "towline logs 'a; rm -rf /'"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
 from tests.support.command import COMMAND, environment, run, terminal
 
@@ -106,6 +109,86 @@ def test_a_detached_launch_prints_the_job_id_and_nothing_else(live: Live, env: d
     assert json.loads(again.stdout)["attached"] is True
     live.release()
     assert run("logs", live.id, env=env).stdout == b"begun\nreleased\n"
+
+
+def test_a_detached_launch_says_beside_that_it_attached_and_where_to_look(live: Live, env: dict[str, str]) -> None:
+    command = ("launch", "-d", "--job-id", live.id, str(live.file))
+    first, second = run(*command, env=env), run(*command, env=env)
+    assert first.stderr.startswith(b"Web UI: http://127.0.0.1:")
+    assert second.stderr.decode().startswith(f"attached to job {live.id}\nWeb UI: http://127.0.0.1:")
+    assert first.stdout == second.stdout == f"{live.id}\n".encode()
+    live.file.write_text("run: echo another\n")
+    other = run(*command, env=env)
+    text = f"error: job {live.id} exists and was submitted with other content; choose another --job-id\n"
+    assert (other.returncode, other.stdout, other.stderr.decode()) == (2, b"", text)
+
+
+def test_the_id_of_a_foreign_workflow_is_an_error_before_anything_is_said(tmp_path: Path, env: dict[str, str]) -> None:
+    asyncio.run(_start_foreign(env, "foreign"))
+    file = write(tmp_path / "job.yaml", "run: 'true'\n")
+    for options in ([], ["-d"], ["-d", "--json"]):
+        done = run("launch", *options, "--job-id", "foreign", file, env=env)
+        text = "error: --job-id foreign: a workflow of type SomethingElse has this id; choose another\n"
+        assert (done.returncode, done.stdout, done.stderr.decode()) == (2, b"", text)
+
+
+async def _start_foreign(env: dict[str, str], job_id: str) -> None:
+    port = json.loads((Path(env["TOWLINE_HOME"]) / "stack.json").read_text())["port"]
+    client = await Client.connect(f"127.0.0.1:{port}")
+    await client.start_workflow("SomethingElse", id=job_id, task_queue="nobody")
+
+
+def test_ctrl_c_before_the_submission_says_that_nothing_was_submitted(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "job.yaml", "run: 'true'\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with terminal("launch", file, env={**env, "TEMPORAL_ADDRESS": address}) as screen:
+            silent.accept()  # it has begun to connect
+            screen.press_ctrl_c()
+            assert screen.process.wait(30) == 130
+            screen.wait_for(b"nothing was submitted")
+            assert b"Traceback" not in screen.screen
+
+
+def test_one_task_is_found_by_its_number_first_and_told_alone(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(
+        tmp_path / "job.yaml", "name: '2'\nrun: echo one\n---\nname: b\nrun: echo two\n---\nname: c\nrun: exit 1\n"
+    )
+    assert run("launch", "--job-id", "numbers", file, env=env).returncode == 100
+    done = run("logs", "numbers", "2", env=env)
+    said = done.stderr.decode()
+    assert done.stdout == b"two\n"
+    assert "towline: task 2/3 b: SUCCEEDED" in said
+    assert "\ntask 2/3 b SUCCEEDED" in said
+    assert "\njob numbers FAILED" in said
+    assert "task 1/3 2" not in said
+    assert "task 3/3 c SUCCEEDED" not in said
+    assert "\ntask 3/3" not in said
+    assert run("logs", "numbers", "b", env=env).stdout == b"two\n"
+
+
+def test_logs_that_cannot_be_are_one_line_and_not_found(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "job.yaml", "name: a\nrun: exit 1\n---\nname: b\nrun: echo no\n")
+    assert run("launch", "--job-id", "few", file, env=env).returncode == 100
+    asked = {
+        ("1", "--attempt", "7"): "task 1/2 a has no attempt 7; it had 1",
+        ("1", "--node", "4"): "task 1/2 a has no node 4; its only node is 0",
+        ("2",): "task 2/2 b never started (CANCELLED: not started: task a ended FAILED)",
+    }
+    for options, why in asked.items():
+        for follow in ("--follow", "--no-follow"):
+            done = run("logs", follow, "few", *options, env=env)
+            assert (done.returncode, done.stdout, done.stderr.decode()) == (102, b"", f"error: job few: {why}\n")
+
+
+def test_a_log_store_that_is_not_the_workers_is_said_without_following_too(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "job.yaml", "run: echo one\n")
+    assert run("launch", "--job-id", "elsewhere", file, env=env).returncode == 0
+    store = tmp_path / "other"
+    done = run("logs", "--no-follow", "elsewhere", env={**env, "TOWLINE_LOG_STORE": str(store)})
+    assert (done.returncode, done.stdout) == (0, b"")
+    what = f"towline: log incomplete: {store} has nothing of task 1, attempt 1; "
+    assert done.stderr.decode() == what + "TOWLINE_LOG_STORE must be the one that the workers use\n"
 
 
 def test_json_of_a_followed_launch_is_the_status_and_the_bytes_go_beside(tmp_path: Path, env: dict[str, str]) -> None:

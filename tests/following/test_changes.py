@@ -45,6 +45,20 @@ def test_a_job_that_cannot_be_asked_is_told_by_its_reason() -> None:
     assert changes(document, document) == []
 
 
+def test_of_one_task_nothing_is_said_of_the_others() -> None:
+    jobs = ToldJobs(tasks=2)
+    before = jobs.document
+    jobs.attempt(0, 1, 0, "user")
+    jobs.task(0, "SUCCEEDED")
+    jobs.task(1, "STARTING")
+    assert changes(before, jobs.document, only=1) == ["task 2/2 t1: STARTING (waiting for nodes)"]
+
+
+def test_a_refused_job_is_told_a_line_per_problem() -> None:
+    document = {**ToldJobs().document, "tasks": [], "reason": "run: missing\nfoo: unknown key"}
+    assert changes({}, document) == ["run: missing", "foo: unknown key"]
+
+
 def test_where_a_job_stands_is_its_first_task_that_has_not_succeeded() -> None:
     jobs = ToldJobs(tasks=3)
     jobs.task(0, "SUCCEEDED")

@@ -341,6 +341,44 @@ async def test_what_is_there_is_shown_without_waiting(store: MemoryLogStore) -> 
     assert await present(tail=0) == b""
 
 
+async def words_of_present(jobs: ToldJobs, store: MemoryLogStore, selection: Selection | None = None) -> list[str]:
+    events = [event async for event in Follower(jobs, store, "job", selection).present()]
+    return [event.text for event in events if isinstance(event, Notice)]
+
+
+async def test_what_is_there_is_not_all_where_the_log_store_is_not_the_workers(store: MemoryLogStore) -> None:
+    jobs = ToldJobs(tasks=2)
+    for task in range(2):
+        jobs.attempt(task, 1, 0, "user")
+        jobs.task(task, "SUCCEEDED")
+    await write(store, log(1), b"two\n")
+    said = ["log incomplete: the log store has nothing of task 1, attempt 1; "]
+    said[0] += "TOWLINE_LOG_STORE must be the one that the workers use"
+    assert await words_of_present(jobs, store) == said
+    assert await words_of_present(jobs, store, Selection(task_index=1)) == []
+
+
+async def test_of_a_job_that_has_ended_nothing_is_said_to_come_yet(store: MemoryLogStore) -> None:
+    jobs = ToldJobs()
+    jobs.task(0, "RUNNING")
+    assert await words_of_present(jobs, store) == ["job job has printed nothing yet that is asked for"]
+    jobs.task(0, "CANCELLED")
+    assert await words_of_present(jobs, store) == ["job job has no log"]
+    assert await words_of_present(jobs, store, Selection(attempt=2)) == ["job job has no log of what is asked for"]
+
+
+async def test_the_notices_of_a_selected_task_are_its_own(store: MemoryLogStore) -> None:
+    jobs = ToldJobs(tasks=2)
+    for task in range(2):
+        await write(store, log(task), b"%d" % task)
+        jobs.attempt(task, 1, 0, "user")
+        jobs.task(task, "SUCCEEDED")
+    jobs.end()
+    reader = await all_of(Follower(jobs, store, "job", Selection(task_index=1)))
+    assert "task 2/2 t1: SUCCEEDED" in reader.notices
+    assert "task 1/2" not in reader.notices
+
+
 async def test_an_unknown_job_is_an_error_at_once(store: MemoryLogStore) -> None:
     with pytest.raises(JobNotFound):
         await anext(Follower(ToldJobs(), store, "other").follow())

@@ -5,11 +5,17 @@ import json
 import shutil
 import socket
 import uuid
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio import activity, workflow
 from temporalio.client import Client
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
 
 from tests.stack.stand_in import STARTED, Jobs, SomethingElse, document, job
 from towline.client import JobClient
@@ -44,6 +50,19 @@ async def test_the_same_id_again_attaches_to_the_job_that_has_ended(client: JobC
         assert await client.wait(job_id) is Status.SUCCEEDED
         second = await client.submit(job(DOES="succeed"), job_id)
     assert (second.attached, second.run_id) == (True, first.run_id)
+
+
+async def test_the_same_id_with_other_content_is_refused(client: JobClient) -> None:
+    job_id = new_id()
+    await client.submit(job(DOES="wait"), job_id)
+    with pytest.raises(UsageError, match=f"job {job_id} exists and was submitted with other content; choose another"):
+        await client.submit(job(DOES="succeed"), job_id)
+
+
+async def test_a_job_that_another_client_started_is_attached_to_by_its_id(client: JobClient, server: Client) -> None:
+    job_id = new_id()
+    await server.start_workflow("ManagedJob", job().to_input(), id=job_id, task_queue="nobody")
+    assert (await client.submit(job(DOES="succeed"), job_id)).attached
 
 
 async def test_the_id_of_a_workflow_that_is_no_job_is_refused(client: JobClient, server: Client) -> None:
@@ -155,15 +174,91 @@ async def test_a_failed_job_is_told_as_it_failed_with_and_without_a_worker(clien
         assert status["ended_at"] is not None
 
 
+async def test_every_problem_of_a_refused_job_has_its_line(client: JobClient, server: Client, config: Config) -> None:
+    problems = "\n".join(f"tasks[0].key{number}: unknown key" for number in range(30))
+    refused = workflow_worker(server, config, FailsWith)
+    async with refused:
+        handle = await server.start_workflow("ManagedJob", problems, id=new_id(), task_queue=config.task_queue)
+        await client.wait(handle.id)
+        status = await client.status(handle.id)
+    lines = status["reason"].splitlines()
+    assert (status["status"], len(lines)) == ("FAILED_PRECHECKS", 21)
+    assert lines[:2] == ["tasks[0].key0: unknown key", "tasks[0].key1: unknown key"]
+    assert lines[-1] == "and 10 lines more"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("provision", "waiting for nodes: all full, attempt 2"), ("release", "giving nodes back: all full")],
+)
+async def test_why_nodes_do_not_come_or_go_is_in_the_reason(
+    client: JobClient, server: Client, config: Config, name: str, reason: str
+) -> None:
+    async with workflow_worker(server, config, Waits):
+        handle = await server.start_workflow("ManagedJob", name, id=new_id(), task_queue=config.task_queue)
+        while not (status := await client.status(handle.id)).get("reason"):
+            await asyncio.sleep(0.05)
+        assert (status["reason"], status["tasks"][0]["reason"]) == (reason, reason)
+        await handle.terminate()
+
+
+@workflow.defn(name="ManagedJob", sandboxed=False)
+class FailsWith:
+    """A job that was refused with the text that it is given."""
+
+    @workflow.run
+    async def run(self, text: str) -> None:
+        raise ApplicationError(text, type="FAILED_PRECHECKS", non_retryable=True)
+
+    @workflow.query
+    def status(self) -> dict[str, Any]:
+        return {}
+
+
+@workflow.defn(name="ManagedJob", sandboxed=False)
+class Waits:
+    """A job that waits for the activity it is given the name of, which fails."""
+
+    @workflow.run
+    async def run(self, name: str) -> None:
+        limit, again = timedelta(hours=1), RetryPolicy(initial_interval=timedelta(hours=1))
+        await workflow.execute_activity(
+            name, activity_id=f"0-{name}-1", start_to_close_timeout=limit, retry_policy=again
+        )
+
+    @workflow.query
+    def status(self) -> dict[str, Any]:
+        return document(workflow.info().workflow_id, "STARTING")
+
+
+@activity.defn(name="provision")
+async def full_for_provision() -> None:
+    raise ApplicationError("all full", type="NO_CAPACITY")
+
+
+@activity.defn(name="release")
+async def full_for_release() -> None:
+    raise ApplicationError("all full", type="PROVIDER_UNAVAILABLE")
+
+
+def workflow_worker(server: Client, config: Config, kind: type) -> Worker:
+    activities = [full_for_provision, full_for_release]
+    return Worker(server, task_queue=config.task_queue, workflows=[kind], activities=activities)
+
+
 async def test_a_terminated_job_is_cancelled_by_an_operator(client: JobClient, jobs: Jobs, server: Client) -> None:
     async with jobs.worker():
         submission = await client.submit(job())
         await client.status(submission.job_id)
         await server.get_workflow_handle(submission.job_id).terminate()
+        closed = (await server.get_workflow_handle(submission.job_id).describe()).close_time
         status = await client.status(submission.job_id)
         assert await client.wait(submission.job_id) is Status.CANCELLED
     assert (status["status"], status["tasks"][0]["status"]) == ("CANCELLED", "CANCELLED")
-    assert "terminated by an operator" in status["reason"]
+    assert status["reason"] == status["tasks"][0]["reason"] == "terminated in Temporal"
+    assert closed is not None
+    assert status["ended_at"] == status["tasks"][0]["ended_at"] == closed.isoformat()
+    assert (await client.status(submission.job_id))["reason"] == "terminated in Temporal"  # no worker any more
     (row,) = [each for each in await client.queue(status=["CANCELLED"]) if each["job_id"] == submission.job_id]
     assert "terminated by an operator" in row["reason"]
 

@@ -46,7 +46,7 @@ async def follow(
     if as_json:
         print_json(document)
     else:
-        _conclude(document)
+        _conclude(document, selection.task_index if selection else None)
     return exit_code(Status(document["status"]))
 
 
@@ -102,8 +102,10 @@ def _say_left(job_id: str) -> None:
     say(f"\nleft job {job_id}, which goes on; `{back}` comes back, `{end}` ends it")
 
 
-def _conclude(document: dict[str, Any]) -> None:
+def _conclude(document: dict[str, Any], only: int | None) -> None:
     for task in document["tasks"]:
+        if only not in (None, task["index"]):
+            continue
         counts = f"restarts {task['restarts']}/{task['max_restarts_on_errors']}, recoveries {task['recoveries']}"
         reason = f": {task['reason']}" if task["reason"] else ""
         say(f"task {task['index'] + 1}/{len(document['tasks'])} {task['name']} {task['status']} ({counts}){reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,15 +49,36 @@ def launch(
     as_json: bool,
 ) -> int:
     """Validate FILE, submit it, follow the logs. The exit code is the job's."""
-    from towline.client import check_job_id
-
     config = configuration()
     if job_id is not None:
+        from towline.client import check_job_id
+
         check_job_id(job_id)
-    job = _load(file, name, envs, env_file, secrets)
-    run(_check_offers(config, job))
-    address = None if config.temporal_configured else start_stack(config).address
-    return run(_launch(config, address, job, job_id, detach, as_json))
+    progress = _Progress()
+    try:
+        job = _load(file, name, envs, env_file, secrets)
+        run(_check_offers(config, job))
+        address = None if config.temporal_configured else start_stack(config).address
+        return run(_launch(config, address, job, job_id, detach, as_json, progress))
+    except (KeyboardInterrupt, click.Abort):
+        say(progress.when_interrupted())
+        raise
+
+
+@dataclass
+class _Progress:
+    """How far a launch has come, for who interrupts it."""
+
+    submitting: bool = False
+    job_id: str | None = None
+
+    def when_interrupted(self) -> str:
+        """What became of the job."""
+        if self.job_id is not None:
+            return f"job {self.job_id} was submitted and goes on; `{command_line('logs', self.job_id)}` follows it"
+        if self.submitting:
+            return "interrupted in the middle of submitting: `towline queue` tells whether the job is there"
+        return "nothing was submitted"
 
 
 @click.command()
@@ -165,14 +187,26 @@ async def _check_offers(config: Config, job: JobSpec) -> None:
 
 
 async def _launch(
-    config: Config, address: str | None, job: JobSpec, job_id: str | None, detach: bool, as_json: bool
+    config: Config,
+    address: str | None,
+    job: JobSpec,
+    job_id: str | None,
+    detach: bool,
+    as_json: bool,
+    progress: _Progress,
 ) -> int:
     from towline.cli.follow import follow
 
     jobs = await connect(config, address)
+    progress.submitting = True
     submission = await jobs.submit(job, job_id)
+    progress.job_id = submission.job_id
     url = jobs.web_ui_url(submission.job_id, submission.run_id)
     if detach:
+        if submission.attached:
+            say(f"attached to job {submission.job_id}")
+        if url:
+            say(f"Web UI: {url}")
         if as_json:
             print_json({"job_id": submission.job_id, "attached": submission.attached, "web_ui_url": url})
         else:

@@ -60,6 +60,8 @@ async def _logs(config: Config, request: _Request) -> int:
     jobs = await connect(config)
     index = await _task_index(jobs, request.job, request.task)
     selection = Selection(index, request.attempt, request.rank)
+    if selection != Selection():
+        await _check_possible(config, jobs, request.job, selection)
     if request.sync_down is not None:
         return await _sync_down(config, jobs, request.job, selection, request.sync_down)
     if request.follow:
@@ -78,6 +80,17 @@ async def _task_index(jobs: JobClient, job: str, task: str | None) -> int | None
                 return int(each["index"])
     names = ", ".join(f"{each['index'] + 1} {each['name']}" for each in tasks)
     raise JobNotFound(f"job {job} has no task {task}; its tasks are: {names or 'not known now'}")
+
+
+async def _check_possible(config: Config, jobs: JobClient, job: str, selection: Selection) -> None:
+    from towline.cli.selecting import impossible
+    from towline.directory_log_store import DirectoryLogStore
+
+    document = await jobs.status(job)
+    logs = await DirectoryLogStore(config.log_store).logs(await jobs.log_key(job))
+    problem = impossible(document, selection, logs)
+    if problem:
+        raise JobNotFound(f"job {job}: {problem}")
 
 
 async def _sync_down(config: Config, jobs: JobClient, job: str, selection: Selection, directory: Path) -> int:

@@ -50,7 +50,8 @@ def status_view(document: dict[str, Any]) -> None:
     screen = Screen()
     screen.print(Text.assemble(f"{plain(document['job_id'])}  ", _status(document["status"])))
     if document["reason"]:
-        screen.print(Text(plain(document["reason"])))
+        for line in document["reason"].splitlines():  # of a job that was refused, one per problem
+            screen.print(Text(plain(line)))
     submitted = f"submitted {_ago(document['submitted_at'])}"
     if document.get("ended_at"):
         submitted += f", ended {_ago(document['ended_at'])}"
