@@ -255,7 +255,7 @@ def end_nodes(home: Path) -> None:
     """Kill what is left of local nodes."""
     for file in (home / "nodes").glob("local-*/process.json"):
         with contextlib.suppress(OSError, ValueError, psutil.Error):
-            psutil.Process(json.loads(file.read_text())["pid"]).kill()
+            psutil.Process(json.loads(file.read_text())["identity"][0]).kill()
 
 
 async def _try_connect(address: str) -> Client | None:

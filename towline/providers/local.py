@@ -46,7 +46,7 @@ from towline.ssh.server import make_key
 LEASE_S = 24 * 3600.0
 _START_LIMIT_S = 30.0
 _END_LIMIT_S = 10.0
-_NODE_ID = re.compile(r"^local-[0-9a-f]{12}$")
+_NODE_ID = re.compile(r"local-[0-9a-f]{12}")
 _GIB = 1024**3
 
 
@@ -145,15 +145,18 @@ class LocalProvider:
         }
         _write(directory / "wanted.json", wanted)
         command = [*_namespace(), sys.executable, "-m", "towline.providers.local_node", str(directory)]
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=_node_process_environment(directory.name),
-            start_new_session=True,
-        ) as process:
+        with (
+            (directory / "log").open("ab") as log,
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                env=_node_process_environment(directory),
+                start_new_session=True,
+            ) as process,
+        ):
             _write(directory / "process.json", {"identity": identity(process.pid)})
             assert process.stdin is not None
             assert process.stdout is not None
@@ -163,8 +166,7 @@ class LocalProvider:
             process.returncode = 0  # it lives on: leaving this block must not wait for it
         if not ready:
             self._end(directory)
-            log = directory / "log"
-            detail = log.read_text(errors="replace")[-400:] if log.exists() else "it wrote nothing"
+            detail = (directory / "log").read_text(errors="replace").strip()[-400:] or "it wrote nothing"
             raise ProviderUnavailable(f"local: the node's process does not come up: {detail}")
 
     def _terminate(self, node_id: str) -> None:
@@ -190,14 +192,14 @@ class LocalProvider:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGKILL)
                 process.wait(_END_LIMIT_S)
-        _kill_marked(directory.name)
+        _kill_marked(directory)
         known = _identity(directory)
         with contextlib.suppress(ChildProcessError):
             if known:
                 os.waitpid(known.pid, os.WNOHANG)  # where it was a child of ours, nobody else reaps it
 
     def _directory(self, node_id: str) -> Path:
-        if not _NODE_ID.match(node_id):
+        if not _NODE_ID.fullmatch(node_id):
             raise PrecheckFailed(f"{node_id!r} is not the id of a local node; see `towline nodes`")
         return self._nodes / node_id
 
@@ -248,13 +250,13 @@ def _namespace() -> list[str]:
     return []
 
 
-def _node_process_environment(node_id: str) -> dict[str, str]:
+def _node_process_environment(directory: Path) -> dict[str, str]:
     """What the node's own process needs, and nothing secret: PATH and where Python finds Towline."""
     kept = ("PATH", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "HOME")
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)
     return {name: os.environ[name] for name in kept if name in os.environ} | {
         "PYTHONPATH": path,
-        "TOWLINE_NODE": node_id,
+        "TOWLINE_NODE": str(directory),
     }
 
 
@@ -271,11 +273,11 @@ def _process(directory: Path) -> psutil.Process | None:
         raise ProviderUnavailable(f"local: {directory.name} cannot be judged now: {error.strerror}") from error
 
 
-def _kill_marked(node_id: str) -> None:
+def _kill_marked(directory: Path) -> None:
     """Kill whatever carries the node's mark, until two looks in a row find nothing."""
     empty = 0
     while empty < 2:
-        marked = _marked(node_id)
+        marked = _marked(directory)
         for each in marked:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
@@ -283,8 +285,8 @@ def _kill_marked(node_id: str) -> None:
         empty = 0 if marked else empty + 1
 
 
-def _marked(node_id: str) -> list[psutil.Process]:
-    mark = f"TOWLINE_NODE={node_id}".encode()
+def _marked(directory: Path) -> list[psutil.Process]:
+    mark = f"TOWLINE_NODE={directory}".encode()  # the whole path: ids may repeat under another home
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(OSError, psutil.Error):

@@ -77,7 +77,7 @@ def _environment(directory: Path, home: Path) -> dict[str, str]:
         "LOGNAME": user,
         "SHELL": "/bin/bash",
         "TMPDIR": str(directory / "tmp"),
-        "TOWLINE_NODE": directory.name,
+        "TOWLINE_NODE": str(directory),
     }
 
 
