@@ -106,7 +106,7 @@ def tail_logs(request: TailLogsInput, summary: str) -> ActivityHandle[Any]:
 
 def stop_task(request: StopTaskInput, call: int, summary: str) -> ActivityHandle[Any]:
     """Bounded: what cannot be stopped on the node goes away with the node."""
-    limit = timedelta(seconds=request.settings.stop_grace_s + 60)
+    limit = timedelta(seconds=request.settings.stop_grace_s + 30)
     return workflow.start_activity(
         Activity.STOP_TASK,
         request,

@@ -212,25 +212,33 @@ class TaskWalk:
 
     async def _stop_and_drain(self) -> None:
         """End what runs on the nodes that are left, and let nothing start there any more; what it prints is kept."""
-        if self._task.held:
-            self._calls += 1
-            request = StopTaskInput(
-                job=self._job,
-                task_index=self._index,
-                nodes=self._task.held,
-                ledger=without_records(self._task.ledger),
-                settings=self._settings,
-            )
-            try:
-                answer = await calls.stop_task(request, self._calls, f"{self._of}: stop")
-            except ActivityError as error:
-                if is_cancelled_exception(error):
-                    raise
-                workflow.logger.warning("stop_task gave up: %s", error.cause)
-            else:
-                result = from_json(StopTaskResult, answer)
-                self._task.take(result.ledger if result else None)
-        await self._drain()
+        if await self._stop():
+            await self._drain()
+        else:  # nodes that cannot be reached to be stopped cannot be read either
+            self._cancel_tails()
+
+    async def _stop(self) -> bool:
+        """Whether everything on the nodes is known to have ended."""
+        if not self._task.held:
+            return True
+        self._calls += 1
+        request = StopTaskInput(
+            job=self._job,
+            task_index=self._index,
+            nodes=self._task.held,
+            ledger=without_records(self._task.ledger),
+            settings=self._settings,
+        )
+        try:
+            answer = await calls.stop_task(request, self._calls, f"{self._of}: stop")
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            workflow.logger.warning("stop_task gave up: %s", error.cause)
+            return False
+        result = from_json(StopTaskResult, answer)
+        self._task.take(result.ledger if result else None)
+        return True
 
     async def _drain(self) -> None:
         """Wait, bounded, until every tail has brought its node's last byte to the log store."""
@@ -240,8 +248,7 @@ class TaskWalk:
             await workflow.wait_condition(lambda: all(tail.done() for tail in tails), timeout=limit)
         except TimeoutError:
             workflow.logger.warning("logs were not drained within %s", limit)
-        for node_id in list(self._tails):
-            self._cancel_tail(node_id)
+        self._cancel_tails()
 
     async def _release(self, keep: list[str]) -> None:
         self._calls += 1
@@ -274,6 +281,10 @@ class TaskWalk:
                 settings=self._settings,
             )
             self._tails[node.node_id] = calls.tail_logs(request, f"{self._of}: logs of node {node.rank}")
+
+    def _cancel_tails(self) -> None:
+        for node_id in list(self._tails):
+            self._cancel_tail(node_id)
 
     def _first_to_tail(self) -> int:
         """The next attempt; in a resumed walk the one before it too, whose tail was left behind by the continue-as-new.

@@ -65,6 +65,7 @@ class Script:
     provision_hangs: bool = False
     release_failures: int = 0
     tail_hangs: bool = False
+    stop_fails: bool = False
     tail_fails: bool = False
     settings: WorkerSettings = field(default_factory=lambda: WorkerSettings(search_attributes=False))
     starts: list[tuple[int, int]] = field(default_factory=list)
@@ -178,6 +179,8 @@ class ScriptedActivities:
 
     @activity.defn(name=Activity.STOP_TASK)
     async def stop_task(self, request: StopTaskInput) -> StopTaskResult:
+        if self.script.stop_fails:
+            raise ApplicationError("the node cannot be reached", type=Failure.PROVIDER_UNAVAILABLE, non_retryable=True)
         self.script.stops.append(request)
         self.script.closed.add(request.task_index)
         self.script.event("stop_task").set()

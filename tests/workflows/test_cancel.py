@@ -73,3 +73,16 @@ async def test_no_cancel_of_five_hundred_at_random_moments_is_lost(dev_jobs: Job
         scripts = {f"random-{batch}-{number}": Script({0: list(dice.choice(scripts_ends))}) for number in range(25)}
         async with dev_jobs.worker(Script(), scripts, max_cached_workflows=dice.choice([5, 1000])):
             await asyncio.gather(*(one(job_id, script) for job_id, script in scripts.items()))
+
+
+async def test_a_cancel_on_a_node_that_cannot_be_reached_waits_for_neither_its_stop_nor_its_logs(
+    dev_jobs: Jobs,
+) -> None:
+    script = Script({0: [HANG]}, stop_fails=True, tail_hangs=True)
+    async with dev_jobs.worker(script):
+        handle = await dev_jobs.start(job(0))
+        await asyncio.wait_for(script.event("run_task").wait(), 10)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError):
+            await asyncio.wait_for(handle.result(), 10)
+    assert script.alive == {}
