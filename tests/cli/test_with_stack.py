@@ -143,9 +143,10 @@ def test_ctrl_c_before_the_submission_says_that_nothing_was_submitted(tmp_path: 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with terminal("launch", file, env={**env, "TEMPORAL_ADDRESS": address}) as screen:
-            silent.accept()  # it has begun to connect
-            screen.press_ctrl_c()
-            assert screen.process.wait(30) == 130
+            connection, _ = silent.accept()  # it has begun to connect, and is held
+            with connection:
+                screen.press_ctrl_c()
+                assert screen.process.wait(30) == 130
             screen.wait_for(b"nothing was submitted")
             assert b"Traceback" not in screen.screen
 
