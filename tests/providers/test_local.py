@@ -17,6 +17,7 @@ from tests.support.system import ROOT, until
 from towline.errors import PrecheckFailed
 from towline.providers.local import LocalProvider
 from towline.providers.protocol import NodeState, Request
+from towline.ssh.server import make_key
 
 CREATOR = """
 import asyncio, os, signal, sys
@@ -167,3 +168,11 @@ async def test_two_homes_with_a_node_of_the_same_tag_do_each_other_no_harm(local
     await other.terminate(twin)
     assert (await local.provider.describe(node)).state == NodeState.RUNNING
     assert await local.output(node, "echo alive") == "alive"
+
+
+async def test_a_hundred_threads_that_need_the_first_key_get_the_same_one(tmp_path: Path) -> None:
+    path = tmp_path / "id_ed25519"
+    keys = await asyncio.gather(*(asyncio.to_thread(make_key, path) for _ in range(100)))
+    assert set(keys) == {make_key(path)}
+    assert [each.name for each in tmp_path.iterdir()] == ["id_ed25519"]
+    assert path.stat().st_mode & 0o777 == 0o600

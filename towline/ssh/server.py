@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,13 +21,13 @@ def make_key(path: Path) -> str:
     """The public key, in OpenSSH's format without comment, of the private key at `path`, made if there is none."""
     if not path.exists():
         key = asyncssh.generate_private_key("ssh-ed25519")
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        # A file of its own for each that tries: threads of one process may, too. The first link is the key, for ever.
+        descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         with os.fdopen(descriptor, "wb") as file:
             file.write(key.export_private_key("openssh"))
-        with contextlib.suppress(FileExistsError):  # another process was first: its key counts
+        with contextlib.suppress(FileExistsError):
             os.link(part, path)
-        part.unlink()
+        os.unlink(part)
     public = asyncssh.read_private_key(path).export_public_key("openssh").decode()
     return " ".join(public.split()[:2])
 
