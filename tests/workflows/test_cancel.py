@@ -86,3 +86,32 @@ async def test_a_cancel_on_a_node_that_cannot_be_reached_waits_for_neither_its_s
         with pytest.raises(WorkflowFailureError):
             await asyncio.wait_for(handle.result(), 10)
     assert script.alive == {}
+
+
+async def test_a_cancel_while_nodes_are_given_back_keeps_the_success_and_starts_nothing_more(dev_jobs: Jobs) -> None:
+    script = Script(release_failures=2)
+    async with dev_jobs.worker(script):
+        handle = await dev_jobs.start(job(0, 0))
+        await asyncio.wait_for(script.event("release").wait(), 10)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError) as caught:
+            await handle.result()
+        assert isinstance(caught.value.cause, CancelledError)
+        document = await handle.query(QUERY_STATUS)
+    assert [task["status"] for task in document["tasks"]] == [Status.SUCCEEDED, Status.CANCELLED]
+    assert script.starts == [(0, 1)]
+    assert script.alive == {}
+
+
+async def test_a_cancel_in_the_pause_before_a_recovery_ends_the_job_at_once(dev_jobs: Jobs) -> None:
+    script = Script({0: [LOST] * 5})
+    async with dev_jobs.worker(script):
+        handle = await dev_jobs.start(job(0))
+        while len(script.starts) < 3:
+            await asyncio.sleep(0.01)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError) as caught:
+            await asyncio.wait_for(handle.result(), 10)
+        assert isinstance(caught.value.cause, CancelledError)
+    assert len(script.starts) == 3
+    assert script.alive == {}
