@@ -31,7 +31,7 @@ class NodeActivities:
         async with beating(lambda: shown):
             try:
                 return ProvisionResult(await self._provision(request))
-            except Exception as error:
+            except Exception as error:  # the border to Temporal: everything becomes a typed failure
                 # What was there once may be there again: only a first provision can be refused for good.
                 raise failure(error, retry_bugs=request.generation > 1) from error
 
@@ -41,7 +41,7 @@ class NodeActivities:
         async with beating(lambda: {"phase": "releasing", "nodes": [node.node_id for node in request.nodes]}):
             try:
                 await self._release(request)
-            except Exception as error:
+            except Exception as error:  # the border to Temporal: everything becomes a typed failure
                 raise failure(error, retry_bugs=True) from error
 
     async def _provision(self, request: ProvisionInput) -> list[Node]:

@@ -64,7 +64,7 @@ class RunTaskActivity:
                 raise _worker_stopping(progress.ledger) from None
             except (AttemptSuperseded, TaskClosed) as error:
                 raise _failure(Failure.SUPERSEDED, str(error), progress.ledger) from None
-            except Exception as error:
+            except Exception as error:  # the border to Temporal: everything becomes a typed failure
                 raise failure(error, to_json(RunTaskFailure(progress.ledger))) from error
         return _verdict(request, progress.ledger, lost)
 

@@ -40,7 +40,7 @@ class StopTaskActivity:
         async with beating(lambda: {"phase": "stopping", "nodes": [node.node_id for node in request.nodes]}):
             try:
                 ledgers = await asyncio.gather(*(self._stop(request, node) for node in request.nodes))
-            except Exception as error:
+            except Exception as error:  # the border to Temporal: everything becomes a typed failure
                 raise failure(error, retry_bugs=True) from error
         return StopTaskResult(max(ledgers, key=lambda ledger: ledger.last_attempt, default=request.ledger))
 

@@ -45,7 +45,7 @@ class TailLogsActivity:
             except WorkerStopping:
                 text = "this worker stops; the log is followed elsewhere"
                 raise ApplicationError(text, type=Failure.WORKER_SHUTDOWN) from None
-            except Exception as error:
+            except Exception as error:  # the border to Temporal: everything becomes a typed failure
                 raise failure(error, retry_bugs=True) from error
 
 
