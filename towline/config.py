@@ -31,6 +31,7 @@ class Config:
     graceful_shutdown_s: float
     max_activities: int
     sweep_interval_s: float
+    node_lease_s: float
     settings: WorkerSettings
 
     @classmethod
@@ -48,6 +49,7 @@ class Config:
             graceful_shutdown_s=_seconds(env, "TOWLINE_GRACEFUL_SHUTDOWN", 10.0),
             max_activities=_count(env, "TOWLINE_MAX_ACTIVITIES", 4000),
             sweep_interval_s=_seconds(env, "TOWLINE_SWEEP_INTERVAL", 30.0),
+            node_lease_s=_seconds(env, "TOWLINE_NODE_LEASE", 24 * 3600.0),
             settings=WorkerSettings(
                 heartbeat_timeout_s=_seconds(env, "TOWLINE_HEARTBEAT_TIMEOUT", 30.0),
                 unreachable_limit_s=_seconds(env, "TOWLINE_UNREACHABLE_LIMIT", 1800.0),
