@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.support.cloud import Cloud
-from tests.support.openssh import openssh
+from tests.support.openssh import OpenSsh, openssh
 from tests.support.oracles import Diary
 from tests.support.proxy import Proxy
 from tests.support.system import System
@@ -36,12 +38,20 @@ def clouded(idle: System, cloud: Cloud, tmp_path: Path) -> System:
     return idle
 
 
-@pytest_asyncio.fixture
-async def proxy(openssh: object) -> AsyncIterator[Proxy]:
-    """A stretch of network before the OpenSSH server of the test."""
-    from tests.support.openssh import OpenSsh
+@pytest.fixture
+def crowded(clouded: System, openssh: OpenSsh) -> System:
+    """A system for hundreds of jobs: all instances of its cloud are one host, and heartbeats are as in production."""
+    clouded.extra_environment |= {
+        "FAULT_HOST": json.dumps(asdict(openssh.access)),
+        "TOWLINE_HEARTBEAT_TIMEOUT": "15",
+        "TOWLINE_HEARTBEAT_INTERVAL": "5",
+    }
+    return clouded
 
-    assert isinstance(openssh, OpenSsh)
+
+@pytest_asyncio.fixture
+async def proxy(openssh: OpenSsh) -> AsyncIterator[Proxy]:
+    """A stretch of network before the OpenSSH server of the test."""
     between = Proxy(lambda: openssh.port)
     await between.start()
     yield between

@@ -21,7 +21,7 @@ def take_away(system: System, cloud: Cloud, *, preempted: bool = True) -> None:
     """The one instance that lives vanishes without a warning."""
     node_id = cloud.living()[0].node_id
     cloud.end(node_id, preempted=preempted)
-    LocalMachines(system.home).take_away(node_id)
+    assert LocalMachines(system.home).take_away(node_id)
 
 
 async def all_given_back(system: System, cloud: Cloud, job_id: str) -> None:

@@ -201,7 +201,7 @@ class Machines(Protocol):
     async def power_off(self, node_id: str, tag: NodeTag) -> None:
         """It, and all that runs there, is gone."""
 
-    def take_away(self, node_id: str) -> None:
+    def take_away(self, node_id: str) -> bool:
         """The same at once, without being asked."""
 
     def access(self, node: Node) -> SshAccess:
@@ -222,9 +222,9 @@ class LocalMachines:
         """Kill its process."""
         await self._local.terminate(Node(node_id, tag.rank, "local", "", 0, ""))
 
-    def take_away(self, node_id: str) -> None:
-        """Kill its process, for whatever reason a cloud has."""
-        assert self._local.preempt(node_id), f"{node_id} does not live"
+    def take_away(self, node_id: str) -> bool:
+        """Kill its process, for whatever reason a cloud has; False when it does not live."""
+        return self._local.preempt(node_id)
 
     def access(self, node: Node) -> SshAccess:
         """With the client key of the home."""
@@ -250,7 +250,7 @@ class OneHost:
             await task.stop(0)
             await task.remove()
 
-    def take_away(self, node_id: str) -> None:
+    def take_away(self, node_id: str) -> bool:
         """One host does not vanish in part."""
         raise NotImplementedError
 

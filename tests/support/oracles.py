@@ -18,8 +18,9 @@ from tests.support.system import System, until
 class Diary:
     """The run ledger of one task, and the task that keeps it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pause_s: float = 0.05) -> None:
         self.path = path
+        self.pause_s = pause_s
         self.go = path.with_suffix(".go")
 
     @property
@@ -29,7 +30,7 @@ class Diary:
         return (
             f'say() {{ echo "$@"; echo "$@" >> {diary}.$TOWLINE_ATTEMPT; }}\n'
             f'echo "start $TOWLINE_ATTEMPT $$" >> {diary}; n=0\n'
-            f"until [ -e {go} ]; do n=$((n+1)); say line $n; say same; sleep 0.05; done\n"
+            f"until [ -e {go} ]; do n=$((n+1)); say line $n; say same; sleep {self.pause_s}; done\n"
             f'echo "end $TOWLINE_ATTEMPT" >> {diary}; say counted $n\n'
         )
 

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+_NOTHING: Iterator[None] = iter(())
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -22,7 +23,8 @@ class Proxy:
         self._transports: set[asyncio.Transport] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self.accepted = 0
+        self._shaking = 0
+        self.most_shaking = 0
 
     async def start(self) -> int:
         """Returns the port."""
@@ -65,7 +67,6 @@ class Proxy:
         return len(transports) // 2
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -77,7 +78,8 @@ class Proxy:
                 far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target())
                 transports.add(far_writer.transport)
                 self._transports |= transports
-                await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+                shaking = self._while_shaking_hands()
+                await asyncio.gather(self._pass(reader, far_writer, shaking), self._pass(far_reader, writer))
         except asyncio.CancelledError:
             pass  # the test is over
         finally:
@@ -86,7 +88,19 @@ class Proxy:
             for each in transports:
                 each.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _while_shaking_hands(self) -> Iterator[None]:
+        """Counts a connection until its client has said for the eighth time something: it is logged in then."""
+        self._shaking += 1
+        self.most_shaking = max(self.most_shaking, self._shaking)
+        try:
+            for _ in range(7):
+                yield
+        finally:
+            self._shaking -= 1
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, shaking: Iterator[None] | None = None
+    ) -> None:
         """Each piece arrives when its time has come; pieces overlap, so that a delay is not a lack of bandwidth."""
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(64)
@@ -105,6 +119,7 @@ class Proxy:
         async def collect() -> None:
             while True:
                 data = await reader.read(65536)
+                next(shaking or _NOTHING, None)
                 await pieces.put((loop.time() + self._delay_s, data))
                 if not data:
                     return
