@@ -16,6 +16,7 @@ from tests.support.proxy import Proxy
 from tests.support.system import System, until, with_budget
 from towline.status import Status
 
+pytestmark = pytest.mark.alone
 JOBS = 300
 RESUMED_WITHIN_S = 60
 

@@ -76,6 +76,7 @@ class Cloud:
                 "CREATE TABLE IF NOT EXISTS instances"
                 " (node_id TEXT PRIMARY KEY, tag TEXT, asked_at REAL, gone_at REAL, preempted INTEGER)"
             )
+            database.execute("CREATE INDEX IF NOT EXISTS by_tag ON instances (tag)")
             database.execute("CREATE TABLE IF NOT EXISTS weather (one INTEGER PRIMARY KEY, is_like TEXT)")
             database.execute("CREATE TABLE IF NOT EXISTS creates (node_id TEXT, at REAL)")
 
@@ -119,12 +120,11 @@ class Cloud:
 
     def ask(self, tag: NodeTag) -> Instance:
         """The instance of a tag: the one that lives, or a new one."""
-        gone = sum(each.tag == tag and each.gone_at is not None for each in self.instances())
-        node_id = _node_id(_of_machine(tag, gone))
+        node_id = _node_id(_of_machine(tag, self.gone_of(tag)))
         with self._database() as database:
             database.execute(
                 "INSERT OR IGNORE INTO instances VALUES (?, ?, ?, NULL, 0)",
-                [node_id, json.dumps(asdict(tag)), time.time()],
+                [node_id, _text(tag), time.time()],
             )
             database.execute("INSERT INTO creates VALUES (?, ?)", [node_id, time.time()])
         found = self.instance(node_id)
@@ -141,12 +141,17 @@ class Cloud:
 
     def instance(self, node_id: str) -> Instance | None:
         """The record of that id."""
-        return next((each for each in self.instances() if each.node_id == node_id), None)
+        return next(iter(self.instances("node_id = ?", node_id)), None)
 
-    def instances(self) -> list[Instance]:
-        """All that were ever asked for, in order."""
+    def gone_of(self, tag: NodeTag) -> int:
+        """How many that had this tag are gone."""
+        return sum(each.gone_at is not None for each in self.instances("tag = ?", _text(tag)))
+
+    def instances(self, where: str = "?", *values: object) -> list[Instance]:
+        """All that were ever asked for, in order; or those of a condition."""
+        query = f"SELECT * FROM instances WHERE {where} ORDER BY asked_at"
         with self._database() as database:
-            rows = database.execute("SELECT * FROM instances ORDER BY asked_at").fetchall()
+            rows = database.execute(query, values or (True,)).fetchall()
         lives_s = self.weather.lives_s
         return [_instance(row, lives_s) for row in rows]
 
@@ -181,6 +186,10 @@ def _instance(row: Any, lives_s: float | None) -> Instance:
     read = from_json(NodeTag, json.loads(tag))
     assert read is not None
     return Instance(node_id, read, asked_at, gone_at, bool(preempted))
+
+
+def _text(tag: NodeTag) -> str:
+    return json.dumps(asdict(tag))
 
 
 def _of_machine(tag: NodeTag, gone: int) -> NodeTag:
@@ -286,15 +295,15 @@ class ScriptedCloud:
         if self.cloud.strikes("creates_fail"):
             raise ProviderUnavailable("the cloud answers 503")
         weather = self.cloud.weather
-        if weather.no_capacity and all(each.tag != tag for each in self.cloud.living()):
+        known = self.cloud.instances("tag = ?", _text(tag))
+        if weather.no_capacity and all(each.gone_at is not None for each in known):
             raise NoCapacity("fair-1 has no capacity")
         instance = self.cloud.ask(tag)
         try:
             await asyncio.sleep(instance.asked_at + weather.create_s - time.time())
             if (gone := self._gone(instance.node_id)) is not None:
                 raise ProviderUnavailable(f"{gone.node_id} was taken away while it was created")
-            earlier = sum(each.tag == tag and each.gone_at is not None for each in self.cloud.instances())
-            node = await self._machines.boot(_of_machine(tag, earlier), request, offer)
+            node = await self._machines.boot(_of_machine(tag, self.cloud.gone_of(tag)), request, offer)
         except asyncio.CancelledError:
             await asyncio.sleep(instance.asked_at + weather.list_lag_s - time.time())
             raise
