@@ -33,6 +33,7 @@ from towline.config import Config
 from towline.contract import QUERY_STATUS, WORKFLOW_TYPE
 from towline.embedded import web_ui_address
 from towline.errors import JobNotFound, ServerUnreachable, UsageError
+from towline.hiding import hidden
 from towline.live_status import PendingActivity, settled, with_heartbeat, with_pending
 from towline.naming import slug
 from towline.server import UNREACHABLE, connect, namespace_missing, prepare, why
@@ -335,8 +336,9 @@ def _lines(text: str) -> str:
 
 
 def _digest(request: dict[str, Any]) -> str:
-    """Of the workflow's input as canonical JSON."""
-    return hashlib.sha256(json.dumps(request, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """Of the workflow's input as canonical JSON. Values of secrets are left out: they are sealed anew each time, and a
+    digest of short ones would tell them to whoever tries all."""
+    return hashlib.sha256(json.dumps(hidden(request), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _pending(description: WorkflowExecutionDescription) -> list[PendingActivity]:

@@ -28,6 +28,7 @@ from towline.processes import leave
 from towline.providers.local import LocalProvider
 from towline.providers.registry import Providers
 from towline.providers.ssh_pool import SshPoolProvider
+from towline.sealing import Opener
 from towline.server import connect, owner, prepare, set_retention
 from towline.ssh.client import SshClient
 from towline.sweep import sweep_for_ever
@@ -140,7 +141,8 @@ async def building(config: Config, server: Server) -> AsyncIterator[Worker]:
     settings = replace(config.settings, search_attributes=not server.shortcomings)
     ssh = SshClient()
     providers = providers_of(config, ssh)
-    job_activities = JobActivities(providers, ssh, DirectoryLogStore(config.log_store), settings, server.owner)
+    store, opener = DirectoryLogStore(config.log_store), Opener(config)
+    job_activities = JobActivities(providers, ssh, store, settings, server.owner, opener)
     worker = Worker(
         server.client,
         task_queue=config.task_queue,

@@ -16,7 +16,7 @@ require_tools() {
   done
 }
 
-# ensure ATTEMPT, a tar with setup, run, env and end on stdin: start the attempt, or attach to it.
+# ensure ATTEMPT, a tar with setup, run, env, secrets and end on stdin: start the attempt, or attach to it.
 ensure() {
   require_tools
   lock_launching
@@ -37,6 +37,7 @@ ensure() {
 # anew, since after a crash of the node nobody knows which of its bytes reached the disk.
 launch() {
   end_processes "$LEFTOVERS_GRACE"
+  remove_secrets
   part=$task/attempt-$1.part
   rm -rf "$part" && mkdir "$part" && tar -xf - -C "$part" || fail "cannot unpack attempt $1"
   rm "$part/end" || fail "attempt $1 arrived incomplete"
@@ -47,7 +48,7 @@ launch() {
 
 # `exit.part` and `phase` are written in full now and overwritten in place later, which works on a full disk too.
 make_files() {
-  : >"$1/log" && : >"$1/lock" && : >"$1/setup.lock" && printf '%99s\n' '' >"$1/exit.part" || return
+  : >"$1/log" && : >"$1/output" && : >"$1/lock" && : >"$1/setup.lock" && printf '%99s\n' '' >"$1/exit.part" || return
   if [ -e "$1/setup" ]; then
     echo setup >"$1/phase"
   else
@@ -75,13 +76,25 @@ supervise() {
   exec 9<>"$directory/lock" 8<>"$directory/setup.lock" || exit 1
   flock 9 && flock 8 || exit 1
   started "$directory" && exit 1
+  take_secrets || exit 1
   record_start || exit 1
+  remove_secrets
   echo started
   exec >/dev/null 2>&1 7>&-
   run_phases
   await_last_words
   until record_exit; do sleep 1; done
 }
+
+# From here on the secrets are in this process's memory alone. A shell variable is neither in its command line nor in
+# its environment; each script gets them through a here-document.
+take_secrets() {
+  secrets=
+  [ ! -e "$directory/secrets" ] || secrets=$(cat "$directory/secrets")
+}
+
+# Whatever a crash left behind, too.
+remove_secrets() { rm -f "$task"/attempt-*/secrets; }
 
 record_start() {
   started_at=$(now)
@@ -110,13 +123,15 @@ run_script() {
     return
   fi
   (
-    exec 9<&- 8<&-
+    exec 3<&0 9<&- 8<&- </dev/null
     umask "$users_umask"
     mkdir -p "$HOME/sky_workdir" && cd "$HOME/sky_workdir" || exit 1
     [ -e "$HOME/towline_workdir" ] || [ -L "$HOME/towline_workdir" ] || ln -s sky_workdir "$HOME/towline_workdir"
-    export "TOWLINE_MARK=$mark" PYTHONUNBUFFERED=1
+    export "TOWLINE_MARK=$mark" "TOWLINE_OUTPUT=$directory/output" PYTHONUNBUFFERED=1
     exec setsid bash --norc -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
-  ) </dev/null >>"$directory/log" 2>&1
+  ) <<SECRETS >>"$directory/log" 2>&1
+$secrets
+SECRETS
   code=$?
 }
 
@@ -125,6 +140,8 @@ run_script() {
 become_script='
   unset -v OPTIND RANDOM SRANDOM SECONDS EPOCHSECONDS LINENO HISTCMD BASHPID BASH_SUBSHELL BASH_ARGV0 2>/dev/null
   [ ! -e "$2" ] || . "$2" 2>/dev/null
+  . /proc/self/fd/3 2>/dev/null
+  exec 3<&-
   export "TOWLINE_MARK=$1"
   exec "$4" "$3"'
 
