@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
+from temporalio.api.failure.v1 import Failure
 from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
+from temporalio.converter import DataConverter
 
 from towline.contract import Activity, RunTaskHeartbeat, SearchAttribute, from_json
 from towline.naming import job_key
@@ -55,16 +56,27 @@ def is_stuck(execution: WorkflowExecution) -> bool:
     return raw.HasField("pending_workflow_task") and raw.pending_workflow_task.attempt > _FEW_ATTEMPTS
 
 
-def heartbeats(description: WorkflowExecutionDescription) -> list[tuple[int, RunTaskHeartbeat]]:
+async def message_of(failure: Failure, converter: DataConverter) -> str:
+    """What a failure says, also where that is encrypted."""
+    if not failure.HasField("encoded_attributes"):
+        return failure.message
+    copy = Failure()
+    copy.CopyFrom(failure)  # decoding works in place
+    error = await converter.decode_failure(copy)
+    return str(getattr(error, "message", error))
+
+
+async def heartbeats(description: WorkflowExecutionDescription) -> list[tuple[int, RunTaskHeartbeat]]:
     """The heartbeats of `run_task` activities that are pending, with the index of their task."""
     found = []
     for pending in description.raw_description.pending_activities:
         if pending.activity_type.name != Activity.RUN_TASK or not pending.heartbeat_details.payloads:
             continue
         try:
-            beat = from_json(RunTaskHeartbeat, json.loads(pending.heartbeat_details.payloads[0].data))
+            details = await description.data_converter.decode(pending.heartbeat_details.payloads)
+            beat = from_json(RunTaskHeartbeat, details[0])
             index = int(pending.activity_id.split("-")[0])
-        except ValueError:
+        except (ValueError, RuntimeError):  # not JSON, or not of this version: the job's own document will do
             continue
         if beat is not None:
             found.append((index, beat))

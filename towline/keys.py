@@ -9,9 +9,12 @@ import base64
 import binascii
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock
 
 from towline import boxes
 from towline.errors import UsageError
@@ -80,6 +83,20 @@ def read(path: Path, prefix: str, where: str) -> list[Key]:
         raise UsageError(f"{where} {path}: may be read by everybody; chmod 600 it")
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     return [parse(line, prefix, f"{where} {path}:{number}") for number, line in lines if not line.startswith("#")]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One at a time changes the file. Raises UsageError when that is not possible there."""
+    lock = FileLock(f"{path}.lock", mode=0o600)
+    try:
+        lock.acquire()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def add(path: Path, prefix: str, make: Callable[[], bytes]) -> Key:

@@ -11,12 +11,11 @@ import binascii
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from towline import boxes, keys
 from towline.contract import SealedSecret
 from towline.errors import SecretUnreadable, UsageError
 from towline.keys import PRIVATE, PUBLIC, Key
+from towline.masking import SHORTEST_VALUE
 
 if TYPE_CHECKING:
     from towline.config import Config
@@ -26,16 +25,20 @@ _PRIVATE_VARIABLE = "TOWLINE_SECRETS_PRIVATE_KEY_FILE"
 
 
 class Sealer:
-    """Seals values for the workers of this installation. The same value is sealed once."""
+    """Seals values for the workers of this installation; the same value once. `too_short_to_mask` names those that
+    logs will show."""
 
     def __init__(self, config: Config, *, only_checking: bool = False) -> None:
         self._config = config
         self._only_checking = only_checking
         self._key: Key | None = None
         self._sealed: dict[tuple[str, str], SealedSecret] = {}
+        self.too_short_to_mask: set[str] = set()
 
     def __call__(self, name: str, value: str) -> SealedSecret:
         """The value of the secret `name`, sealed. Raises UsageError when there is no key to seal it with."""
+        if len(value.encode("utf-8", "surrogateescape")) < SHORTEST_VALUE:
+            self.too_short_to_mask.add(name)
         known = self._sealed.get((name, value))
         if known is None:
             self._key = self._key or self._find()
@@ -104,10 +107,6 @@ class Opener:
 def ensure_key_pair(config: Config) -> Key:
     """The private key that new secrets are sealed for; made when there is none yet."""
     path = config.secrets_private_keys
-    try:
-        lock = FileLock(f"{path}.lock", mode=0o600)
-        with lock:
-            found = keys.read(path, PRIVATE, _PRIVATE_VARIABLE)
-            return found[0] if found else keys.add(path, PRIVATE, boxes.new_private_key)
-    except OSError as error:
-        raise UsageError(f"{_PRIVATE_VARIABLE} {path}: cannot be written: {error.strerror}") from None
+    with keys.locked(path):
+        found = keys.read(path, PRIVATE, _PRIVATE_VARIABLE)
+        return found[0] if found else keys.add(path, PRIVATE, boxes.new_private_key)

@@ -24,6 +24,7 @@ from towline.config import Config
 from towline.directory_log_store import DirectoryLogStore
 from towline.embedded import EmbeddedStack
 from towline.errors import ServerUnreachable, UsageError
+from towline.payload_codec import data_converter
 from towline.processes import leave
 from towline.providers.local import LocalProvider
 from towline.providers.registry import Providers
@@ -109,9 +110,10 @@ def _embedded_address(config: Config) -> str | None:
 async def _reach(config: Config, retention_days: int | None) -> Server:
     """The server of the environment, once it answers: a worker may start before its server, and outlives it."""
     silent_until = 0.0
+    converter = data_converter(config)
     while True:
         try:
-            client = await connect(_embedded_address(config))
+            client = await connect(_embedded_address(config), converter)
             server = Server(client, await owner(client), await prepare(client))
             if retention_days:
                 await _keep_for(client, retention_days)

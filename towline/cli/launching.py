@@ -164,7 +164,10 @@ def _load(file: Path, name: str | None, envs: _Given, secrets: _Given, seal: Sea
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
     source = SecretSource(secrets.values(), os.environ, seal)
-    return load_job(data, str(file), name=name, envs=envs.values(), secrets=source)
+    job = load_job(data, str(file), name=name, envs=envs.values(), secrets=source)
+    for each in sorted(seal.too_short_to_mask):
+        say(f"secret {each} is too short to be masked in logs: do not print it")
+    return job
 
 
 def _from_file(option: str, path: Path) -> dict[str, str]:
