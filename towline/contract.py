@@ -44,7 +44,7 @@ class Failure:
     WORKER_SHUTDOWN = "WORKER_SHUTDOWN"  # retryable: the worker stops, the task runs on
     NO_CAPACITY = "NO_CAPACITY"  # retryable: provision waits
     PROVIDER_UNAVAILABLE = "PROVIDER_UNAVAILABLE"  # retryable: provision and release ask again
-    SECRET_UNREADABLE = "SECRET_UNREADABLE"  # retryable: a worker that has the key goes on
+    SECRET_UNREADABLE = "SECRET_UNREADABLE"  # of run_task: called again after a pause, until a worker has the key
 
 
 NON_RETRYABLE = (
@@ -55,6 +55,7 @@ NON_RETRYABLE = (
     Failure.NODE_LOST,
     Failure.EXIT_CODE_RULE,
     Failure.SUPERSEDED,
+    Failure.SECRET_UNREADABLE,
 )
 """`run_task`'s non-retryable error types: every failure of ours that is neither the user's code nor a worker's stop.
 Never the engine's own (`TemporalTimeout:*`, `WorkerShutdown`): those re-attach."""

@@ -16,6 +16,7 @@ from towline.contract import SealedSecret
 from towline.errors import SecretUnreadable, UsageError
 from towline.keys import PRIVATE, PUBLIC, Key
 from towline.masking import SHORTEST_VALUE
+from towline.task_envs import value_problem
 
 if TYPE_CHECKING:
     from towline.config import Config
@@ -37,7 +38,7 @@ class Sealer:
 
     def __call__(self, name: str, value: str) -> SealedSecret:
         """The value of the secret `name`, sealed. Raises UsageError when there is no key to seal it with."""
-        if len(value.encode("utf-8", "surrogateescape")) < SHORTEST_VALUE:
+        if len(value.encode()) < SHORTEST_VALUE:
             self.too_short_to_mask.add(name)
         known = self._sealed.get((name, value))
         if known is None:
@@ -67,7 +68,7 @@ class Sealer:
 
 def seal(value: str, public: Key) -> SealedSecret:
     """A value for the holder of the private key alone."""
-    data = boxes.seal(value.encode("utf-8", "surrogateescape"), public.data)
+    data = boxes.seal(value.encode(), public.data)
     return SealedSecret(sealed=base64.b64encode(data).decode(), key=public.id)
 
 
@@ -77,6 +78,10 @@ class Opener:
 
     def __init__(self, config: Config) -> None:
         self._path = config.secrets_private_keys
+
+    def key_ids(self) -> list[str]:
+        """The keys it has now. Raises UsageError when they cannot be read."""
+        return [each.id for each in keys.read(self._path, PRIVATE, _PRIVATE_VARIABLE)]
 
     def open(self, secrets: Mapping[str, SealedSecret]) -> dict[str, str]:
         """The values. Raises SecretUnreadable, which names the secret and the key, and what to do."""
@@ -97,11 +102,14 @@ class Opener:
                 f"the workers' public key in {_PUBLIC_VARIABLE}, or add the key to {self._path} on the workers"
             )
         try:
-            data = boxes.unseal(base64.b64decode(secret.sealed, validate=True), key.data)
-            return data.decode("utf-8", "surrogateescape")
+            value = boxes.unseal(base64.b64decode(secret.sealed, validate=True), key.data).decode()
         except (boxes.Unopened, binascii.Error, ValueError):
             text = f"secret {name} cannot be opened with key {secret.key}: it is damaged; submit the job again"
             raise SecretUnreadable(text) from None
+        problem = value_problem(name, value)
+        if problem:
+            raise SecretUnreadable(f"secret {name} {problem}")
+        return value
 
 
 def ensure_key_pair(config: Config) -> Key:

@@ -156,6 +156,7 @@ async def building(config: Config, server: Server) -> AsyncIterator[Worker]:
         graceful_shutdown_timeout=timedelta(seconds=config.graceful_shutdown_s),
         sticky_queue_schedule_to_start_timeout=_STICKY_LIMIT,
     )
+    _say_keys(opener)
     async with worker:
         beside = [
             asyncio.create_task(sweep_for_ever(server.client, providers, server.owner, config.sweep_interval_s)),
@@ -166,6 +167,15 @@ async def building(config: Config, server: Server) -> AsyncIterator[Worker]:
         finally:
             for task in beside:
                 task.cancel()
+
+
+def _say_keys(opener: Opener) -> None:
+    try:
+        known = opener.key_ids()
+    except UsageError as error:
+        _log.warning("jobs with secrets are refused: %s", error)
+    else:
+        _log.info("opens secrets that are sealed for key %s", " or ".join(known) or "none: it has no key")
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, _Result]) -> _Result | None:

@@ -78,6 +78,13 @@ def test_a_damaged_value_is_said_and_not_shown(tmp_path: Path, damage: str) -> N
     assert not damage or damage not in str(refused.value)
 
 
+@pytest.mark.parametrize(("value", "words"), [("a\0b", "must not contain a NUL byte"), ("x" * 200_000, "is too large")])
+def test_what_cannot_be_in_an_environment_is_refused_whoever_sealed_it(tmp_path: Path, value: str, words: str) -> None:
+    sealed = seal(value, keys.public_of(ensure_key_pair(config(tmp_path))))
+    with pytest.raises(SecretUnreadable, match=f"secret TOKEN {words}"):
+        Opener(config(tmp_path)).open({"TOKEN": sealed})
+
+
 def test_without_any_key_a_client_of_a_server_elsewhere_is_told_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="set TOWLINE_SECRETS_PUBLIC_KEY to the public key of the workers"):
         Sealer(config(tmp_path, TEMPORAL_ADDRESS="elsewhere:7233"))("A", CANARY)
