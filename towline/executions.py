@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from temporalio.common import SearchAttributeKey
 from temporalio.converter import DataConverter
 
 from towline.contract import Activity, RunTaskHeartbeat, SearchAttribute, from_json
+from towline.errors import UsageError
 from towline.naming import job_key
 from towline.status import Status
 
@@ -86,7 +88,7 @@ async def heartbeats(description: WorkflowExecutionDescription) -> list[tuple[in
 async def row(execution: WorkflowExecution) -> dict[str, Any]:
     """One line of the queue, in the form of `queue --json`."""
     attributes = execution.typed_search_attributes
-    memo = await execution.memo()
+    memo = await _memo(execution)
     place, _, name = (attributes.get(TASK) or "").partition(" ")
     index, _, total = place.partition("/")
     submitted = execution.start_time
@@ -104,6 +106,14 @@ async def row(execution: WorkflowExecution) -> dict[str, Any]:
         "restarts": attributes.get(RESTARTS) or 0,
         "recoveries": attributes.get(RECOVERIES) or 0,
     }
+
+
+async def _memo(execution: WorkflowExecution) -> Mapping[str, Any]:
+    """What the job noted; of one that is encrypted for others, why it cannot be read: the rest of the queue can."""
+    try:
+        return await execution.memo()
+    except UsageError as error:
+        return {"reason": str(error)}
 
 
 def _standing(execution: WorkflowExecution, reason: str) -> tuple[Status, str]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
+import pytest
+
 from tests.node.test_environment import VALUES
-from tests.support.shells import ShellNode
+from tests.node.test_exit_codes import CODES
+from tests.support.shells import ShellNode, finish
 from towline.node import script
 from towline.node.script import Commands
 
@@ -81,6 +85,29 @@ def test_values_that_look_like_shell_are_no_shell(node: ShellNode) -> None:
     assert node.run(1, Commands(None, 'printf %s "$TOKEN"', {}, {"TOKEN": value})).exit_code == 0
     assert node.log(1) == value.encode()
     assert not (node.home / "made").exists()
+
+
+@pytest.mark.parametrize("run", CODES)
+def test_the_exit_code_is_the_users_own_with_secrets_as_without(node: ShellNode, run: str) -> None:
+    ended = node.run(1, Commands(None, run, {}, {"TOKEN": CANARY}))
+    assert (ended.state, ended.phase, ended.exit_code) == ("ended", "run", CODES[run])
+
+
+@pytest.mark.parametrize("phase", ["setup", "run"])
+def test_a_supervisor_that_is_killed_is_seen_at_once_though_the_task_runs_on(node: ShellNode, phase: str) -> None:
+    wait = "touch ~/here; until [ -e ~/go ]; do sleep 0.02; done"
+    commands = (
+        Commands(wait, None, {}, {"TOKEN": CANARY}) if phase == "setup" else Commands(None, wait, {}, {"T": CANARY})
+    )
+    node.ensure(1, commands)
+    process, nonce = node.start("watch", 1)
+    while not (node.home / "here").exists():
+        pass
+    os.kill(node.supervisor(1), signal.SIGKILL)
+    status, answer = finish(process, nonce)
+    assert status == 0
+    assert answer.decode().splitlines()[-1].startswith(f"attempt 1 supervisor_killed {phase} - ")
+    (node.home / "go").touch()
 
 
 def test_commands_are_not_shown_with_their_secrets() -> None:

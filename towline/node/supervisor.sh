@@ -41,9 +41,18 @@ launch() {
   part=$task/attempt-$1.part
   rm -rf "$part" && mkdir "$part" && tar -xf - -C "$part" || fail "cannot unpack attempt $1"
   rm "$part/end" || fail "attempt $1 arrived incomplete"
+  check_printf "$part"
   make_files "$part" || fail "cannot write to $part"
   rm -rf "$task/attempt-$1" && mv -T "$part" "$task/attempt-$1" || fail "cannot rename $part"
   start_supervisor "$1"
+}
+
+# One that is a program would have the secrets on its command line.
+check_printf() {
+  if [ -e "$1/secrets" ] && [ "$(command -v printf)" != printf ]; then
+    rm -f "$1/secrets"
+    fail "this node's sh has no printf of its own, so it cannot be given secrets; install dash, bash or busybox"
+  fi
 }
 
 # `exit.part` and `phase` are written in full now and overwritten in place later, which works on a full disk too.
@@ -87,7 +96,8 @@ supervise() {
 }
 
 # From here on the secrets are in this process's memory alone. A shell variable is neither in its command line nor in
-# its environment; each script gets them through a here-document.
+# its environment; each script gets them through a pipe. (A here-document is a file in some shells, and a disk may be
+# full.)
 take_secrets() {
   secrets=
   [ ! -e "$directory/secrets" ] || secrets=$(cat "$directory/secrets")
@@ -122,17 +132,22 @@ run_script() {
     code=143 # as if SIGTERM had come a moment later
     return
   fi
-  (
-    exec 3<&0 9<&- 8<&- </dev/null
-    umask "$users_umask"
-    mkdir -p "$HOME/sky_workdir" && cd "$HOME/sky_workdir" || exit 1
-    [ -e "$HOME/towline_workdir" ] || [ -L "$HOME/towline_workdir" ] || ln -s sky_workdir "$HOME/towline_workdir"
-    export "TOWLINE_MARK=$mark" "TOWLINE_OUTPUT=$directory/output" PYTHONUNBUFFERED=1
-    exec setsid bash --norc -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
-  ) <<SECRETS >>"$directory/log" 2>&1
-$secrets
-SECRETS
+  if [ -z "$secrets" ]; then
+    (become "$1") </dev/null
+  else
+    { exec 9<&- 8<&- && printf '%s\n' "$secrets"; } | become "$1"
+  fi
   code=$?
+}
+
+# become NAME, with the secrets on stdin, if there are any. Called in a process of its own.
+become() {
+  exec 3<&0 9<&- 8<&- </dev/null >>"$directory/log" 2>&1
+  umask "$users_umask"
+  mkdir -p "$HOME/sky_workdir" && cd "$HOME/sky_workdir" || exit 1
+  [ -e "$HOME/towline_workdir" ] || [ -L "$HOME/towline_workdir" ] || ln -s sky_workdir "$HOME/towline_workdir"
+  export "TOWLINE_MARK=$mark" "TOWLINE_OUTPUT=$directory/output" PYTHONUNBUFFERED=1
+  exec setsid bash --norc -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
 }
 
 # The environment is read by bash. What it treats as a number or computes itself is first made an ordinary variable; one
