@@ -16,6 +16,7 @@ from towline.errors import (
     NoCapacity,
     PrecheckFailed,
     ProviderUnavailable,
+    SecretUnreadable,
     UsageError,
 )
 from towline.text import shorten
@@ -25,6 +26,7 @@ _TYPES: tuple[tuple[type[Exception], str, bool], ...] = (
     (InvalidJob, Failure.FAILED_PRECHECKS, False),
     (PrecheckFailed, Failure.FAILED_PRECHECKS, False),
     (UsageError, Failure.FAILED_PRECHECKS, False),
+    (SecretUnreadable, Failure.SECRET_UNREADABLE, False),
     (NoCapacity, Failure.NO_CAPACITY, True),
     (ProviderUnavailable, Failure.PROVIDER_UNAVAILABLE, True),
     (ConnectionLost, Failure.PROVIDER_UNAVAILABLE, True),

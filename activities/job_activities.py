@@ -14,6 +14,7 @@ from activities.tail_logs import TailLogsActivity
 from towline.contract import Activity, WorkerSettings
 from towline.log_store import LogStore
 from towline.providers.registry import Providers
+from towline.sealing import Opener
 from towline.ssh.client import SshClient
 
 
@@ -27,16 +28,17 @@ class JobActivities:
         log_store: LogStore,
         settings: WorkerSettings,
         owner: str,
+        opener: Opener,
     ) -> None:
         self._settings = settings
-        nodes = NodeActivities(providers, owner)
+        nodes = NodeActivities(providers, owner, opener)
         self.all: list[Callable[..., Any]] = [
             self.worker_settings,
             nodes.provision,
             nodes.release,
-            RunTaskActivity(providers, ssh).run_task,
+            RunTaskActivity(providers, ssh, opener).run_task,
             StopTaskActivity(providers, ssh).stop_task,
-            TailLogsActivity(providers, ssh, log_store).tail_logs,
+            TailLogsActivity(providers, ssh, log_store, opener).tail_logs,
         ]
 
     @activity.defn(name=Activity.WORKER_SETTINGS)

@@ -9,19 +9,21 @@ from temporalio import activity
 from activities.failures import failure
 from activities.heartbeat import beating
 from towline.contract import Activity, Node, ProvisionInput, ProvisionResult, ReleaseInput
-from towline.errors import NoCapacity
+from towline.errors import NoCapacity, PrecheckFailed, SecretUnreadable
 from towline.providers.protocol import NodeTag, Offer, Provider, Request
 from towline.providers.registry import Providers
 from towline.providers.requests import requests
 from towline.resources import Resources
+from towline.sealing import Opener
 
 
 class NodeActivities:
     """`provision` and `release`, bound to a worker's providers. `owner` goes into every node's tag."""
 
-    def __init__(self, providers: Providers, owner: str) -> None:
+    def __init__(self, providers: Providers, owner: str, opener: Opener) -> None:
         self._providers = providers
         self._owner = owner
+        self._opener = opener
 
     @activity.defn(name=Activity.PROVISION)
     async def provision(self, request: ProvisionInput) -> ProvisionResult:
@@ -45,11 +47,20 @@ class NodeActivities:
                 raise failure(error, retry_bugs=True) from error
 
     async def _provision(self, request: ProvisionInput) -> list[Node]:
+        self._check_secrets(request)
         kept = {node.rank: node for node in request.keep}
         choices = await self._providers.choose(requests(Resources.model_validate(request.resources)))
         ranks = [rank for rank in range(request.num_nodes) if rank not in kept]
         nodes = [await self._create(self._tag(request, rank), choices) for rank in ranks]
         return sorted([*kept.values(), *nodes], key=lambda node: node.rank)
+
+    def _check_secrets(self, request: ProvisionInput) -> None:
+        """Before anything is created: a job that was sealed for other workers can never start."""
+        try:
+            for secrets in request.secrets:
+                self._opener.open(secrets)
+        except SecretUnreadable as error:
+            raise PrecheckFailed(str(error)) from None
 
     async def _create(self, tag: NodeTag, choices: list[tuple[Request, Offer]]) -> Node:
         """The node of this tag: the one that an earlier activity attempt made, or one from the first offer that has

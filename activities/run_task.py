@@ -29,6 +29,7 @@ from towline.contract import (
 from towline.errors import AttemptSuperseded, TaskClosed
 from towline.ledger import is_full, merge
 from towline.providers.registry import Providers
+from towline.sealing import Opener
 from towline.ssh.client import SshClient
 
 _ELSEWHERE_SOON = timedelta(seconds=1)
@@ -37,9 +38,10 @@ _ELSEWHERE_SOON = timedelta(seconds=1)
 class RunTaskActivity:
     """`run_task`, bound to a worker's providers and SSH client."""
 
-    def __init__(self, providers: Providers, ssh: SshClient) -> None:
+    def __init__(self, providers: Providers, ssh: SshClient, opener: Opener) -> None:
         self._providers = providers
         self._ssh = ssh
+        self._opener = opener
 
     @activity.defn(name=Activity.RUN_TASK)
     async def run_task(self, request: RunTaskInput) -> RunTaskResult:
@@ -53,7 +55,7 @@ class RunTaskActivity:
             progress.started_at = earlier.started_at if earlier.attempt == progress.attempt else None
         async with beating(lambda: _heartbeat(request, progress)) as report:
             provider = self._providers.get(request.nodes[0].provider)
-            attempting = Attempting(request, self._ssh, provider, progress, report)
+            attempting = Attempting(request, self._ssh, provider, self._opener.open, progress, report)
             try:
                 progress.ledger, lost = await until_worker_stops(attempting.run())
             except asyncio.CancelledError:

@@ -13,7 +13,9 @@ from activities.heartbeat import WorkerStopping, beating, until_worker_stops
 from towline.contract import Activity, Failure, TailLogsHeartbeat, TailLogsInput, from_json, to_json
 from towline.errors import LogStoreError
 from towline.log_store import LogStore
+from towline.masking import Mask
 from towline.providers.registry import Providers
+from towline.sealing import Opener
 from towline.ssh.client import SshClient
 from towline.tailing import Tailing, TailProgress, last_lines
 
@@ -23,10 +25,11 @@ _MARK_LIMIT_S = 5.0
 class TailLogsActivity:
     """`tail_logs`, bound to a worker's SSH client and log store."""
 
-    def __init__(self, providers: Providers, ssh: SshClient, log_store: LogStore) -> None:
+    def __init__(self, providers: Providers, ssh: SshClient, log_store: LogStore, opener: Opener) -> None:
         self._providers = providers
         self._ssh = ssh
         self._log_store = log_store
+        self._opener = opener
 
     @activity.defn(name=Activity.TAIL_LOGS)
     async def tail_logs(self, request: TailLogsInput) -> None:
@@ -35,7 +38,8 @@ class TailLogsActivity:
         async with beating(lambda: _heartbeat(progress)) as report:
             try:
                 provider = self._providers.get(request.node.provider)
-                tailing = Tailing(request, self._ssh, provider, self._log_store, progress, report)
+                mask = Mask(self._opener.open(request.secrets).values())
+                tailing = Tailing(request, self._ssh, provider, self._log_store, mask, progress, report)
                 await until_worker_stops(tailing.run())
             except asyncio.CancelledError:
                 details = activity.cancellation_details()

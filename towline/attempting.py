@@ -10,21 +10,24 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from towline.contract import AttemptRecord, AttemptStatus, Cause, Ledger, Node, RunTaskInput
+from towline.contract import AttemptRecord, AttemptStatus, Cause, Ledger, Node, RunTaskInput, SealedSecret
 from towline.environment import task_environment
 from towline.errors import (
     AttemptSuperseded,
     ConnectionLost,
     HostKeyChanged,
     NodeCommandFailed,
+    SecretUnreadable,
     TaskClosed,
     TowlineError,
 )
 from towline.ledger import record
+from towline.masking import Mask
+from towline.outputs import LARGEST_FILE, read_outputs
 from towline.providers.protocol import NodeReport, NodeState, Provider
 from towline.ssh.client import Connection, SshClient
 from towline.supervision import Commands, NodeAttempt, NodeTask
@@ -63,6 +66,7 @@ class Attempting:
         request: RunTaskInput,
         ssh: SshClient,
         provider: Provider,
+        open_secrets: Callable[[Mapping[str, SealedSecret]], dict[str, str]],
         progress: Progress,
         report: Callable[[], None],
     ) -> None:
@@ -70,18 +74,20 @@ class Attempting:
         self._node: Node = request.nodes[0]
         self._ssh = ssh
         self._provider = provider
+        self._open_secrets = open_secrets
         self._progress = progress
         self._report = report
         self._failed_connects = 0
         self._looking_since: float | None = None
+        self._succeeded: AttemptRecord | None = None
 
     async def run(self) -> tuple[Ledger, bool]:
         """The account with the attempt that ended, and whether the node is lost. Raises AttemptSuperseded and
-        TaskClosed when this call is out of date."""
+        TaskClosed when this call is out of date, SecretUnreadable when another worker has to go on."""
         try:
             ended, lost = await self._ended_attempt(), False
         except NodeGone as gone:
-            ended, lost = self._lost_attempt(gone), True
+            ended, lost = self._succeeded or self._lost_attempt(gone), True
         return record(self._progress.ledger, ended), lost
 
     async def _ended_attempt(self) -> AttemptRecord:
@@ -94,7 +100,7 @@ class Attempting:
                     return await self._through(connection)
             except HostKeyChanged as error:
                 raise NodeGone(Cause.NODE_LOST, f"node {self._node.node_id} lost: {error}") from error
-            except (AttemptSuperseded, TaskClosed):
+            except (AttemptSuperseded, TaskClosed, SecretUnreadable):
                 raise
             except TowlineError as error:
                 await self._wait_unreachable(error)
@@ -112,6 +118,8 @@ class Attempting:
             attempt = await task.watch(number, self._show_phase)
         ended = await self._judge(connection, attempt)
         if ended.status == AttemptStatus.SUCCEEDED:
+            self._succeeded = replace(ended, reason=f"{ended.reason}; its outputs were lost with the node")
+            ended = await self._with_outputs(task, ended)
             with contextlib.suppress(ConnectionLost, NodeCommandFailed):  # the success stands, closed or not
                 await task.close()  # nothing follows: whoever tails the logs may leave
         return ended
@@ -129,7 +137,15 @@ class Attempting:
     def _commands(self, number: int) -> Commands:
         request, ledger = self._request, self._progress.ledger
         envs = task_environment(request, number, ledger.failures)
-        return Commands(setup=request.setup, run=request.run, envs=envs)
+        return Commands(request.setup, request.run, envs, self._open_secrets(request.secrets))
+
+    async def _with_outputs(self, task: NodeTask, ended: AttemptRecord) -> AttemptRecord:
+        """The record of a success with what the task hands on; a secret is never part of that."""
+        data = await task.output(ended.attempt, LARGEST_FILE + 1)
+        secrets = Mask(self._open_secrets(self._request.secrets).values()) if data else Mask([])
+        found = read_outputs(data, secrets.found_in)
+        reason = f"{ended.reason}; {found.note}" if found.note else ended.reason
+        return replace(ended, outputs=found.values, reason=reason)
 
     async def _judge(self, connection: Connection, attempt: NodeAttempt) -> AttemptRecord:
         """Who ended the attempt. A non-zero exit is held against the provider before it spends budget."""

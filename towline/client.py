@@ -33,8 +33,10 @@ from towline.config import Config
 from towline.contract import QUERY_STATUS, WORKFLOW_TYPE
 from towline.embedded import web_ui_address
 from towline.errors import JobNotFound, ServerUnreachable, UsageError
+from towline.hiding import hidden
 from towline.live_status import PendingActivity, settled, with_heartbeat, with_pending
 from towline.naming import slug
+from towline.payload_codec import data_converter
 from towline.server import UNREACHABLE, connect, namespace_missing, prepare, why
 from towline.spec import JobSpec
 from towline.status import Status
@@ -71,7 +73,7 @@ class JobClient:
     @classmethod
     async def connect(cls, config: Config, address: str | None = None) -> JobClient:
         """A client of the server at `address`, or of the one that the environment configures."""
-        return cls(await connect(address), config)
+        return cls(await connect(address, data_converter(config)), config)
 
     async def submit(self, job: JobSpec, job_id: str | None = None) -> Submission:
         """Start the job. A `job_id` that exists, running or ended, is attached to instead; UsageError when that was
@@ -161,9 +163,9 @@ class JobClient:
             return await self._lesser(description, reason=reason)
         if not document:
             return await self._lesser(description)
-        for task_index, beat in executions.heartbeats(description):
+        for task_index, beat in await executions.heartbeats(description):
             document = with_heartbeat(document, task_index, beat)
-        for pending in _pending(description):
+        for pending in await _pending(description):
             document = with_pending(document, pending)
         return document
 
@@ -222,12 +224,15 @@ class JobClient:
             maximum_page_size=_LATEST_EVENTS,
         )
         answer = await self._client.workflow_service.get_workflow_execution_history_reverse(request)
-        failed = (
-            event.workflow_task_failed_event_attributes.failure.message
+        failures = [
+            event.workflow_task_failed_event_attributes.failure
             for event in answer.history.events
             if event.HasField("workflow_task_failed_event_attributes")
-        )
-        error = shorten(next(failed, "its workflow task is not answered in time"), _LONGEST_ERROR)
+        ]
+        said = "its workflow task is not answered in time"
+        if failures:
+            said = await executions.message_of(failures[0], description.data_converter)
+        error = shorten(said, _LONGEST_ERROR)
         return f"stuck: {error}; what runs on its nodes goes on, and a mended worker lets the job go on"
 
     async def queue(self, *, status: list[str] | None = None, limit: int = 50) -> list[dict[str, Any]]:
@@ -335,17 +340,18 @@ def _lines(text: str) -> str:
 
 
 def _digest(request: dict[str, Any]) -> str:
-    """Of the workflow's input as canonical JSON."""
-    return hashlib.sha256(json.dumps(request, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """Of the workflow's input as canonical JSON. Values of secrets are left out: they are sealed anew each time, and a
+    digest of short ones would tell them to whoever tries all."""
+    return hashlib.sha256(json.dumps(hidden(request), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _pending(description: WorkflowExecutionDescription) -> list[PendingActivity]:
+async def _pending(description: WorkflowExecutionDescription) -> list[PendingActivity]:
     """The activities that have failed and are tried again."""
     found = []
     for pending in description.raw_description.pending_activities:
         place = pending.activity_id.split("-")[0]
         if pending.HasField("last_failure") and place.isdecimal():
-            failure = pending.last_failure.message
+            failure = await executions.message_of(pending.last_failure, description.data_converter)
             found.append(PendingActivity(pending.activity_type.name, int(place), pending.attempt, failure))
     return found
 

@@ -21,6 +21,7 @@ class Config:
     """What this process works with. Durations are in seconds.
 
     `temporal_configured`: Temporal's own environment configuration names a server, so nothing is started by itself.
+    `codec_keys` is None where payloads are not encrypted.
     """
 
     home: Path
@@ -32,6 +33,9 @@ class Config:
     max_activities: int
     sweep_interval_s: float
     node_lease_s: float
+    secrets_public_key: str
+    secrets_private_keys: Path
+    codec_keys: Path | None
     settings: WorkerSettings
 
     @classmethod
@@ -50,6 +54,9 @@ class Config:
             max_activities=_count(env, "TOWLINE_MAX_ACTIVITIES", 4000),
             sweep_interval_s=_seconds(env, "TOWLINE_SWEEP_INTERVAL", 30.0),
             node_lease_s=_seconds(env, "TOWLINE_NODE_LEASE", 24 * 3600.0),
+            secrets_public_key=env.get("TOWLINE_SECRETS_PUBLIC_KEY") or "",
+            secrets_private_keys=_path(env, "TOWLINE_SECRETS_PRIVATE_KEY_FILE", str(home / "secrets.keys")),
+            codec_keys=_path(env, "TOWLINE_CODEC_KEY_FILE", "") if env.get("TOWLINE_CODEC_KEY_FILE") else None,
             settings=WorkerSettings(
                 heartbeat_timeout_s=_seconds(env, "TOWLINE_HEARTBEAT_TIMEOUT", 30.0),
                 unreachable_limit_s=_seconds(env, "TOWLINE_UNREACHABLE_LIMIT", 1800.0),

@@ -44,6 +44,7 @@ class Failure:
     WORKER_SHUTDOWN = "WORKER_SHUTDOWN"  # retryable: the worker stops, the task runs on
     NO_CAPACITY = "NO_CAPACITY"  # retryable: provision waits
     PROVIDER_UNAVAILABLE = "PROVIDER_UNAVAILABLE"  # retryable: provision and release ask again
+    SECRET_UNREADABLE = "SECRET_UNREADABLE"  # of run_task: called again after a pause, until a worker has the key
 
 
 NON_RETRYABLE = (
@@ -54,6 +55,7 @@ NON_RETRYABLE = (
     Failure.NODE_LOST,
     Failure.EXIT_CODE_RULE,
     Failure.SUPERSEDED,
+    Failure.SECRET_UNREADABLE,
 )
 """`run_task`'s non-retryable error types: every failure of ours that is neither the user's code nor a worker's stop.
 Never the engine's own (`TemporalTimeout:*`, `WorkerShutdown`): those re-attach."""
@@ -132,8 +134,17 @@ class Node:
 
 
 @dataclass(frozen=True)
+class SealedSecret:
+    """A secret's value, sealed for the workers: base64 of a libsodium sealed box of its UTF-8 text, and the id of the
+    key that opens it."""
+
+    sealed: str
+    key: str
+
+
+@dataclass(frozen=True)
 class AttemptRecord:
-    """One attempt of a task that has ended."""
+    """One attempt of a task that has ended. `outputs` are the values that it handed on, if it succeeded."""
 
     attempt: int
     status: str
@@ -142,6 +153,7 @@ class AttemptRecord:
     reason: str = ""
     started_at: str | None = None
     ended_at: str | None = None
+    outputs: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,7 +184,8 @@ class WorkerSettings:
 @dataclass(frozen=True)
 class ProvisionInput:
     """Get the nodes of a task. `generation` counts provisions of this task from 1, so that a replacement is another
-    node; `keep` are nodes already held that go on being used."""
+    node; `keep` are nodes already held that go on being used. `secrets` must be readable by the workers, or nothing is
+    created: those of this task, and at the job's first those of the tasks after it too."""
 
     job: JobRef
     task_index: int
@@ -181,6 +194,7 @@ class ProvisionInput:
     generation: int
     resources: dict[str, Any]
     keep: list[Node] = field(default_factory=list)
+    secrets: list[dict[str, SealedSecret]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -192,7 +206,8 @@ class ProvisionResult:
 
 @dataclass(frozen=True)
 class RunTaskInput:
-    """Run attempts of a task on its nodes. `ledger` is the account so far, with `records` empty."""
+    """Run attempts of a task on its nodes. `ledger` is the account so far, with `records` empty; `earlier_outputs` are
+    environment variables with what earlier tasks handed on."""
 
     job: JobRef
     task_index: int
@@ -209,6 +224,8 @@ class RunTaskInput:
     restart_nodes: str = "keep"
     num_gpus_per_node: int = 0
     settings: WorkerSettings = field(default_factory=WorkerSettings)
+    secrets: dict[str, SealedSecret] = field(default_factory=dict)
+    earlier_outputs: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -221,13 +238,14 @@ class RunTaskResult:
 @dataclass(frozen=True)
 class TailLogsInput:
     """Bring every attempt's output from one node to the log store, from attempt `first_attempt` on, until the task is
-    closed there."""
+    closed there. What of it is a secret's value is masked."""
 
     job: JobRef
     task_index: int
     node: Node
     first_attempt: int
     settings: WorkerSettings = field(default_factory=WorkerSettings)
+    secrets: dict[str, SealedSecret] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

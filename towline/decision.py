@@ -66,6 +66,7 @@ _LETS_GO = frozenset(
         Failure.SUPERSEDED,
         Failure.NO_CAPACITY,
         Failure.PROVIDER_UNAVAILABLE,
+        Failure.SECRET_UNREADABLE,
     }
 )
 

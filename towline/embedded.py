@@ -23,6 +23,7 @@ from towline import processes
 from towline.config import Config
 from towline.errors import UsageError
 from towline.processes import Identity
+from towline.sealing import ensure_key_pair
 
 UP_LIMIT_S = 60.0
 END_LIMIT_S = 10.0
@@ -99,6 +100,8 @@ class EmbeddedStack:
     def up(self, progress: Callable[[str], None]) -> StackInfo:
         """Start what does not run; returns once the worker polls. Raises UsageError with the end of the logs."""
         self._config.make_home()
+        if not self._config.secrets_private_keys.exists():
+            ensure_key_pair(self._config)
         ready = self._ready()
         if ready:
             return ready

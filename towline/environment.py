@@ -13,6 +13,7 @@ def task_environment(request: RunTaskInput, attempt: int, restarts: int) -> dict
     task_id = f"{request.job.job_id}-{request.task_index}"
     return {
         **request.envs,
+        **request.earlier_outputs,
         "TOWLINE_JOB_ID": request.job.job_id,
         "TOWLINE_TASK_ID": task_id,
         "TOWLINE_TASK_NAME": request.task_name,

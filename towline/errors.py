@@ -10,6 +10,7 @@ TowlineError
 ├── ProviderUnavailable        the cloud: its API does not answer, or errs      retried
 ├── ConnectionLost             the network: outcome unknown, look again         retried
 │   └── HostKeyChanged         the host is not the node that was created        the node is lost
+├── SecretUnreadable           who deploys workers: a key is missing            refused at first, then waited for
 ├── NodeCommandFailed          ourselves: a node script ended unexpectedly      FAILED_CONTROLLER
 ├── AttemptSuperseded          ourselves: a newer attempt exists; detach
 ├── TaskClosed                 ourselves: the task is closed on its node; start nothing
@@ -61,6 +62,10 @@ class ConnectionLost(TowlineError):
 
 class HostKeyChanged(ConnectionLost):
     """Another machine answers at the node's address; nothing may be run or read there."""
+
+
+class SecretUnreadable(TowlineError):
+    """A secret was sealed for a key that this worker does not have. Names the key and what to do, never a value."""
 
 
 class NodeCommandFailed(TowlineError):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from temporalio.api.failure.v1 import Failure
 from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
+from temporalio.converter import DataConverter
 
 from towline.contract import Activity, RunTaskHeartbeat, SearchAttribute, from_json
+from towline.errors import UsageError
 from towline.naming import job_key
 from towline.status import Status
 
@@ -55,16 +58,27 @@ def is_stuck(execution: WorkflowExecution) -> bool:
     return raw.HasField("pending_workflow_task") and raw.pending_workflow_task.attempt > _FEW_ATTEMPTS
 
 
-def heartbeats(description: WorkflowExecutionDescription) -> list[tuple[int, RunTaskHeartbeat]]:
+async def message_of(failure: Failure, converter: DataConverter) -> str:
+    """What a failure says, also where that is encrypted."""
+    if not failure.HasField("encoded_attributes"):
+        return failure.message
+    copy = Failure()
+    copy.CopyFrom(failure)  # decoding works in place
+    error = await converter.decode_failure(copy)
+    return str(getattr(error, "message", error))
+
+
+async def heartbeats(description: WorkflowExecutionDescription) -> list[tuple[int, RunTaskHeartbeat]]:
     """The heartbeats of `run_task` activities that are pending, with the index of their task."""
     found = []
     for pending in description.raw_description.pending_activities:
         if pending.activity_type.name != Activity.RUN_TASK or not pending.heartbeat_details.payloads:
             continue
         try:
-            beat = from_json(RunTaskHeartbeat, json.loads(pending.heartbeat_details.payloads[0].data))
+            details = await description.data_converter.decode(pending.heartbeat_details.payloads)
+            beat = from_json(RunTaskHeartbeat, details[0])
             index = int(pending.activity_id.split("-")[0])
-        except ValueError:
+        except (ValueError, RuntimeError):  # not JSON, or not of this version: the job's own document will do
             continue
         if beat is not None:
             found.append((index, beat))
@@ -74,7 +88,7 @@ def heartbeats(description: WorkflowExecutionDescription) -> list[tuple[int, Run
 async def row(execution: WorkflowExecution) -> dict[str, Any]:
     """One line of the queue, in the form of `queue --json`."""
     attributes = execution.typed_search_attributes
-    memo = await execution.memo()
+    memo = await _memo(execution)
     place, _, name = (attributes.get(TASK) or "").partition(" ")
     index, _, total = place.partition("/")
     submitted = execution.start_time
@@ -92,6 +106,14 @@ async def row(execution: WorkflowExecution) -> dict[str, Any]:
         "restarts": attributes.get(RESTARTS) or 0,
         "recoveries": attributes.get(RECOVERIES) or 0,
     }
+
+
+async def _memo(execution: WorkflowExecution) -> Mapping[str, Any]:
+    """What the job noted; of one that is encrypted for others, why it cannot be read: the rest of the queue can."""
+    try:
+        return await execution.memo()
+    except UsageError as error:
+        return {"reason": str(error)}
 
 
 def _standing(execution: WorkflowExecution, reason: str) -> tuple[Status, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from towline.contract import Activity, AttemptStatus, Cause, RunTaskHeartbeat
+from towline.state import attempt_document
 from towline.status import Status
 from towline.text import shorten
 
@@ -48,8 +49,9 @@ def with_heartbeat(document: dict[str, Any], task_index: int, beat: RunTaskHeart
         return document
     task = dict(tasks[task_index])
     known = {each["attempt"] for each in task["attempts"]}
-    ended = [asdict(record) for record in beat.ledger.records if record.attempt not in known]
-    task["attempts"] = [*task["attempts"], *ended]
+    ended = [record for record in beat.ledger.records if record.attempt not in known]
+    task["attempts"] = [*task["attempts"], *map(attempt_document, ended)]
+    task["outputs"] = ended[-1].outputs if ended else task.get("outputs", {})
     task["restarts"] = max(task["restarts"], min(beat.ledger.failures, task["max_restarts_on_errors"]))
     task["reason"] = shorten(_reason(task, beat)) or task["reason"]
     if beat.attempt > beat.ledger.last_attempt and task["status"] == Status.RUNNING:

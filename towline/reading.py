@@ -22,6 +22,7 @@ _TEXT_TAGS = frozenset({_STANDARD + "str", _STANDARD + "timestamp"})
 _NULL = _STANDARD + "null"
 _VALUE_TAGS = frozenset({_NULL, *(_STANDARD + kind for kind in ("int", "float", "bool"))})
 _MERGE = _STANDARD + "merge"
+_VARIABLES: tuple[Path, ...] = (("envs",), ("secrets",))
 
 
 @dataclass
@@ -84,6 +85,8 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
     problem = str(error.problem or error)
     if problem.startswith("found undefined alias"):  # its name may be a secret that begins with *
         return mark.line + 1, "found an alias without an anchor; quote the value if it begins with *"
+    if problem.startswith("found duplicate anchor"):  # or one that begins with &
+        return mark.line + 1, "found the same anchor twice; quote the value if it begins with &"
     begun = error.context_mark.line + 1 if error.context_mark else mark.line + 1
     context = f" {error.context}" if error.context else ""
     since = f" begun in line {begun}" if begun != mark.line + 1 else ""
@@ -179,10 +182,10 @@ class _Reader:
         return found
 
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
-        if node.tag in _VALUE_TAGS and (node.tag == _NULL or not _within_envs(path)):
+        if node.tag in _VALUE_TAGS and (node.tag == _NULL or not _is_variable(path)):
             return self._plain(node, path)
         self._refuse_tag(node, path, _TEXT_TAGS | _VALUE_TAGS)
-        return node.value  # in envs what is written counts: 007, on and 1.0 stay as they are
+        return node.value  # in envs and secrets what is written counts: 007, on and 1.0 stay as they are
 
     def _plain(self, node: yaml.Node, path: Path) -> Any:
         try:
@@ -193,7 +196,7 @@ class _Reader:
 
     def _refuse_tag(self, node: yaml.Node, path: Path, allowed: frozenset[str] | set[str]) -> None:
         if node.tag not in allowed:
-            hidden = path[:1] == ("envs",)  # a secret that begins with ! reads as a tag
+            hidden = path[:1] in _VARIABLES  # a secret that begins with ! reads as a tag
             shown = "a tag" if hidden else f"the tag {quote(node.tag.replace(_STANDARD, '!!'))}"
             self._problem(node, path, f"{shown} is not allowed; remove it, or quote the value")
 
@@ -201,5 +204,5 @@ class _Reader:
         self._document.problems.append((node.start_mark.line + 1, Problem(path, text)))
 
 
-def _within_envs(path: Path) -> bool:
-    return len(path) == 2 and path[0] == "envs"
+def _is_variable(path: Path) -> bool:
+    return len(path) == 2 and path[:1] in _VARIABLES

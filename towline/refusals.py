@@ -13,7 +13,7 @@ NOT_SUPPORTED = frozenset(
     {
         "accelerator_args", "api_server", "autoscaling", "capabilities", "config", "disk_tier", "estimated",
         "event_callback", "experimental", "file_mounts", "inputs", "job_queue", "local_disk", "network_tier",
-        "num_jobs", "outputs", "pool", "runtime_version", "secrets", "service", "spot_recovery", "storage",
+        "num_jobs", "outputs", "pool", "runtime_version", "service", "spot_recovery", "storage",
         "storage_mounts", "tpu_name", "tpu_vm", "volume_mounts", "volumes", "workdir",
     }
 )  # fmt: skip

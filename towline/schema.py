@@ -25,8 +25,8 @@ def json_schema() -> dict[str, Any]:
     for each in definitions.values():
         each["properties"] = {key: _or_nothing(value) for key, value in each["properties"].items()}
     task["anyOf"] = [{"required": ["run"]}, {"required": ["setup"]}]
-    envs = task["properties"]["envs"]["anyOf"][0]
-    envs["propertyNames"] = _ENV_NAMES
+    for key in ("envs", "secrets"):
+        task["properties"][key]["anyOf"][0]["propertyNames"] = _ENV_NAMES
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A document of a Towline job",

@@ -20,6 +20,7 @@ from temporalio.api.workflowservice.v1 import (
     UpdateNamespaceRequest,
 )
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
@@ -64,14 +65,16 @@ _VALUE_TYPES = {
 _PROBES = {"Keyword": '"towline"', "Int": "1"}
 
 
-async def connect(address: str | None = None) -> Client:
+async def connect(address: str | None = None, converter: DataConverter | None = None) -> Client:
     """A client for the server at `address`, or the one that Temporal's environment configuration names.
 
     Raises ServerUnreachable when none answers, UsageError when the configuration itself is wrong or refused.
     """
-    options = {"target_host": address, "namespace": "default"} if address else _configured()
+    options: dict[str, Any] = {"target_host": address, "namespace": "default"} if address else _configured()
     where = options.setdefault("target_host", _DEFAULT_ADDRESS)
     _check_address(where)
+    if converter:
+        options["data_converter"] = converter
     try:
         return await asyncio.wait_for(Client.connect(**options, runtime=_runtime()), CONNECT_LIMIT_S)
     except (RuntimeError, ValueError, RPCError, TimeoutError, OSError) as error:

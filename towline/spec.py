@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from towline.contract import SealedSecret
 from towline.errors import InvalidJob
 from towline.job_recovery import JobRecovery
 from towline.plain_json import json_problems
@@ -20,6 +21,7 @@ from towline.refusals import refusals
 from towline.resources import Alternative, Resources, resources_problems
 from towline.section import Section
 from towline.task_envs import env_problems
+from towline.task_secrets import Sealed, sealed_problems
 
 __all__ = ["JobRecovery", "JobSpec", "Resources", "TaskSpec", "check", "is_name"]
 
@@ -63,7 +65,7 @@ def _script(value: Any) -> Any:
     return value if value.strip() else None
 
 
-def _envs(value: Any) -> Any:
+def _mapping(value: Any) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"must be a mapping of names to strings, not {kind_of(value)}")
     return value
@@ -80,10 +82,18 @@ class TaskSpec(Section):
     num_nodes: Annotated[int, BeforeValidator(_num_nodes, json_schema_input_type=Literal[1])] = 1
     setup: Annotated[str | None, BeforeValidator(_script, json_schema_input_type=str)] = None
     run: Annotated[str | None, BeforeValidator(_script, json_schema_input_type=str)] = None
-    envs: Annotated[dict[str, str], BeforeValidator(_envs, json_schema_input_type=_EnvsInput)] = Field(
+    envs: Annotated[dict[str, str], BeforeValidator(_mapping, json_schema_input_type=_EnvsInput)] = Field(
+        default_factory=dict
+    )
+    secrets: Annotated[dict[str, Sealed], BeforeValidator(_mapping, json_schema_input_type=_EnvsInput)] = Field(
         default_factory=dict
     )
     resources: Resources = Field(default_factory=Resources)
+
+    @property
+    def sealed_secrets(self) -> dict[str, SealedSecret]:
+        """The secrets as messages carry them."""
+        return {name: SealedSecret(each.sealed, each.key) for name, each in self.secrets.items()}
 
 
 class JobSpec(Section):
@@ -128,9 +138,10 @@ def _validated(raw: dict[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
         return JobSpec.model_validate(raw), []
     except ValidationError as error:
         found = refusals(error, _SECTIONS)
-        return None, [each for each in found if each.path[2:3] != ("envs",) or len(each.path) == 3]
+        return None, [each for each in found if each.path[2:3] not in _VALUES_UNTOLD or len(each.path) == 3]
 
 
+_VALUES_UNTOLD = (("envs",), ("secrets",))
 _SECTIONS = {
     "job": frozenset(JobSpec.model_fields),
     "task": frozenset(TaskSpec.model_fields),
@@ -141,8 +152,8 @@ _SECTIONS = {
 
 
 def _across(tasks: Any) -> list[Problem]:
-    """What no single field can tell: found on the raw input, so that it is told together with the rest. The envs are
-    here too, so that none of their values is ever told."""
+    """What no single field can tell: found on the raw input, so that it is told together with the rest. Envs and
+    secrets are here too, so that none of their values is ever told."""
     if not isinstance(tasks, list):
         return []
     if not tasks:
@@ -167,6 +178,9 @@ def _across_task(path: Path, task: dict[str, Any]) -> list[Problem]:
         problems.append(Problem(path, "has neither run nor setup, so there is nothing to do; add run"))
     if isinstance(task.get("envs"), dict):
         problems += [Problem((*path, "envs", name), text) for name, text in env_problems(task["envs"]).items()]
+    if isinstance(task.get("secrets"), dict):
+        found = sealed_problems(task["secrets"], task.get("envs"))
+        problems += [Problem((*path, "secrets", name), text) for name, text in found.items()]
     if isinstance(task.get("resources"), dict):
         problems += resources_problems((*path, "resources"), task["resources"])
     return problems

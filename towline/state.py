@@ -8,6 +8,7 @@ from typing import Any
 from towline.contract import AttemptRecord, Cause, JobRef, Ledger, Node
 from towline.decision import Policy, restarts_used
 from towline.ledger import merge
+from towline.outputs import LARGEST_TOTAL, output_variables, size_of
 from towline.status import Status, job_status
 from towline.text import shorten
 
@@ -75,6 +76,17 @@ class TaskState:
         if not Status(self.status).final or not self.ledger.records:
             return None
         return self.ledger.records[-1].exit_code
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """What the task hands on to later ones: that of its last attempt, which succeeded."""
+        return self.ledger.records[-1].outputs if self.ledger.records else {}
+
+    def drop_outputs(self, why: str) -> None:
+        """Hand on nothing."""
+        last = self.ledger.records[-1]
+        records = [*self.ledger.records[:-1], replace(last, outputs={}, reason=f"{last.reason}; {why}")]
+        self.ledger = replace(self.ledger, records=records)
 
     def move(self, status: Status, reason: str, now: str) -> None:
         """Enter `status`; a final status is never left."""
@@ -153,6 +165,15 @@ class JobState:
             return task.reason
         return shorten(f"task {self.current + 1}/{len(self.tasks)} {task.name}: {task.reason}")
 
+    def earlier_outputs(self, index: int) -> dict[str, str]:
+        """The environment variables with what the tasks before `index` hand on."""
+        return output_variables((task.name, task.outputs) for task in self.tasks[:index])
+
+    def bound_outputs(self, index: int) -> None:
+        """Keep what all tasks hand on together below its limit: what of task `index` does not fit is not kept."""
+        if sum(size_of(task.outputs) for task in self.tasks) > LARGEST_TOTAL:
+            self.tasks[index].drop_outputs(f"its outputs are not kept: those of the job exceed {LARGEST_TOTAL} bytes")
+
     def cancel_pending(self, reason: str, now: str) -> None:
         """The tasks that have not begun never will."""
         for task in self.tasks:
@@ -186,14 +207,16 @@ def _task_document(index: int, task: TaskState) -> dict[str, Any]:
         "recoveries": task.recoveries,
         "started_at": task.started_at,
         "ended_at": task.ended_at,
-        "attempts": [_attempt_document(each) for each in task.ledger.records],
+        "outputs": task.outputs,
+        "attempts": [attempt_document(each) for each in task.ledger.records],
         **({"attempts_omitted": task.omitted} if task.omitted else {}),
         "nodes": [_node_document(each) for each in task.nodes],
     }
 
 
-def _attempt_document(record: AttemptRecord) -> dict[str, Any]:
-    return asdict(record)
+def attempt_document(record: AttemptRecord) -> dict[str, Any]:
+    """One entry of a task's `attempts`."""
+    return {key: value for key, value in asdict(record).items() if key != "outputs"}
 
 
 def _node_document(held: HeldNode) -> dict[str, Any]:

@@ -100,6 +100,10 @@ class NodeTask:
         """How many bytes the attempt has printed so far."""
         return int(_only(await self._ask("size", attempt)))
 
+    async def output(self, attempt: int, most: int) -> bytes:
+        """The first `most` bytes of the file in which the attempt hands on values."""
+        return await self._ask_bytes("output", attempt, most)
+
     async def remove(self) -> None:
         """Close the task and delete what its attempts left, on a node that lives on. The mark that it is
         closed stays, so that nothing can start the task again."""
@@ -111,6 +115,10 @@ class NodeTask:
 
     async def _ask(self, name: str, *arguments: int, stdin: bytes = b"") -> list[str]:
         """The lines of the answer of a command that is expected to end by itself."""
+        return (await self._ask_bytes(name, *arguments, stdin=stdin)).decode("utf-8", "replace").splitlines()
+
+    async def _ask_bytes(self, name: str, *arguments: int, stdin: bytes = b"") -> bytes:
+        """Its answer as it is."""
         nonce = script.new_nonce()
         line = script.command(nonce, name, self._job_key, self._task_index, *arguments)
         done = await self._connection.run(line, stdin)
@@ -118,10 +126,10 @@ class NodeTask:
             await self._install()
             done = await self._connection.run(line, stdin)
         answer = script.Answer(nonce)
-        text = answer.feed(done.stdout).decode("utf-8", "replace")
+        found = answer.feed(done.stdout)
         if done.exit_status != 0 or not answer.begun:
             raise _fault(name, done.exit_status, done.stderr)
-        return text.splitlines()
+        return found
 
     @asynccontextmanager
     async def _call(self, name: str, *arguments: int) -> AsyncIterator[_Call]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from towline.contract import TailLogsInput
 from towline.errors import TowlineError
 from towline.log_store import LogEnd, LogKey, LogStore
+from towline.masking import Mask
 from towline.providers.protocol import Provider
 from towline.ssh.client import Connection, SshClient
 from towline.supervision import NodeTask
@@ -50,6 +51,7 @@ class Tailing:
         ssh: SshClient,
         provider: Provider,
         store: LogStore,
+        mask: Mask,
         progress: TailProgress,
         report: Callable[[], None],
     ) -> None:
@@ -57,6 +59,7 @@ class Tailing:
         self._ssh = ssh
         self._provider = provider
         self._store = store
+        self._mask = mask
         self._progress = progress
         self._report = report
         self._after = progress.attempt - 1
@@ -91,12 +94,27 @@ class Tailing:
         self._progress.begin(attempt, offset)
         self._progress.note = ""
         self._report()
-        async for data in task.follow(attempt, offset):
+        async for data in self._masked(task, attempt, offset):
             kept = await self._store.append(log, offset, data)
             offset += len(data)
             self._progress.add(data, max(kept, offset))
             self._report()
         await self._store.finish(log, LogEnd(offset, complete=True))
+
+    async def _masked(self, task: NodeTask, attempt: int, offset: int) -> AsyncIterator[bytes]:
+        """The log's bytes from `offset` on. Reading begins a little earlier, so that a secret around `offset`, where an
+        earlier worker may have left off in the middle of a write, is seen whole."""
+        begin = max(0, offset - self._mask.context)
+        known = offset - begin
+        stream = self._mask.stream()
+        async for data in task.follow(attempt, begin):
+            masked = stream.feed(data)
+            new, known = masked[known:], max(0, known - len(masked))
+            if new:
+                yield new
+        rest = stream.flush()[known:]
+        if rest:
+            yield rest
 
     def _log(self, attempt: int) -> LogKey:
         return LogKey(self._request.job.key, self._request.task_index, attempt, self._request.node.rank)

@@ -18,11 +18,12 @@ _SHELLS_OWN = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS
 
 def env_problems(envs: Mapping[Any, Any]) -> dict[str, str]:
     """What is wrong, by name."""
-    found = {str(name): _name_problem(name) or _value_problem(name, value) for name, value in envs.items()}
+    found = {str(name): name_problem(name) or value_problem(name, value) for name, value in envs.items()}
     return {name: problem for name, problem in found.items() if problem}
 
 
-def _name_problem(name: Any) -> str | None:
+def name_problem(name: Any) -> str | None:
+    """What is wrong with the name of a variable, if anything."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return "is no name of an environment variable: letters, digits and _, not beginning with a digit"
     if name.startswith(_RESERVED_PREFIXES):
@@ -32,7 +33,8 @@ def _name_problem(name: Any) -> str | None:
     return None
 
 
-def _value_problem(name: str, value: Any) -> str | None:
+def value_problem(name: str, value: Any) -> str | None:
+    """What is wrong with its value, if anything."""
     if value is None:
         return f"has no value; give it with --env {name}=VALUE"
     if not isinstance(value, str):

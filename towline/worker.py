@@ -24,10 +24,12 @@ from towline.config import Config
 from towline.directory_log_store import DirectoryLogStore
 from towline.embedded import EmbeddedStack
 from towline.errors import ServerUnreachable, UsageError
+from towline.payload_codec import data_converter
 from towline.processes import leave
 from towline.providers.local import LocalProvider
 from towline.providers.registry import Providers
 from towline.providers.ssh_pool import SshPoolProvider
+from towline.sealing import Opener
 from towline.server import connect, owner, prepare, set_retention
 from towline.ssh.client import SshClient
 from towline.sweep import sweep_for_ever
@@ -117,9 +119,10 @@ def _embedded_address(config: Config) -> str | None:
 async def _reach(config: Config, retention_days: int | None) -> Server:
     """The server of the environment, once it answers: a worker may start before its server, and outlives it."""
     silent_until = 0.0
+    converter = data_converter(config)
     while True:
         try:
-            client = await connect(_embedded_address(config))
+            client = await connect(_embedded_address(config), converter)
             server = Server(client, await owner(client), await prepare(client))
             if retention_days:
                 await _keep_for(client, retention_days)
@@ -149,7 +152,8 @@ async def building(config: Config, server: Server, make_providers: ProvidersOf =
     settings = replace(config.settings, search_attributes=not server.shortcomings)
     ssh = SshClient()
     providers = make_providers(config, ssh)
-    job_activities = JobActivities(providers, ssh, DirectoryLogStore(config.log_store), settings, server.owner)
+    store, opener = DirectoryLogStore(config.log_store), Opener(config)
+    job_activities = JobActivities(providers, ssh, store, settings, server.owner, opener)
     worker = Worker(
         server.client,
         task_queue=config.task_queue,
@@ -161,6 +165,7 @@ async def building(config: Config, server: Server, make_providers: ProvidersOf =
         graceful_shutdown_timeout=timedelta(seconds=config.graceful_shutdown_s),
         sticky_queue_schedule_to_start_timeout=_STICKY_LIMIT,
     )
+    _say_keys(opener)
     async with worker:
         beside = [
             asyncio.create_task(sweep_for_ever(server.client, providers, server.owner, config.sweep_interval_s)),
@@ -171,6 +176,15 @@ async def building(config: Config, server: Server, make_providers: ProvidersOf =
         finally:
             for task in beside:
                 task.cancel()
+
+
+def _say_keys(opener: Opener) -> None:
+    try:
+        known = opener.key_ids()
+    except UsageError as error:
+        _log.warning("jobs with secrets are refused: %s", error)
+    else:
+        _log.info("opens secrets that are sealed for key %s", " or ".join(known) or "none: it has no key")
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, _Result]) -> _Result | None:

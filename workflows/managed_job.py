@@ -59,7 +59,8 @@ class ManagedJob:
                 self._continue_as_new(raw)
             if Status(self._state.tasks[index].status).final:
                 continue
-            walk = TaskWalk(self._state, index, spec.tasks[index], self._settings, self._publish)
+            later = spec.tasks[1:] if index == 0 else []
+            walk = TaskWalk(self._state, index, spec.tasks[index], self._settings, self._publish, later)
             await walk.run()
             if walk.to_be_continued:
                 self._continue_as_new(raw)

@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
         ProvisionResult,
         ReleaseInput,
         RunTaskInput,
+        SealedSecret,
         StopTaskInput,
         StopTaskResult,
         TailLogsInput,
@@ -41,6 +42,8 @@ _Result = TypeVar("_Result")
 class TaskWalk:
     """Sees one task to its end: provision, run, restart, recover; and, whatever happens, stop and release.
 
+    `later` are the tasks after the job's first one, if this is that.
+
     While attempts go on, a cancel ends them; once the nodes are being given back it is only noted, since that
     is what it
     asks for.
@@ -53,6 +56,7 @@ class TaskWalk:
         spec: TaskSpec,
         settings: WorkerSettings,
         publish: Callable[[], None],
+        later: list[TaskSpec] | None = None,
     ) -> None:
         self._job = state.job
         self._of = f"task {index + 1}/{len(state.tasks)} {state.tasks[index].name}"
@@ -61,6 +65,8 @@ class TaskWalk:
         self._task: TaskState = state.tasks[index]
         self._state = state
         self._spec = spec
+        self._secrets = spec.sealed_secrets
+        self._later = later or []
         self._resources: dict[str, Any] = spec.resources.to_input()
         self._settings = settings
         self._publish = publish
@@ -138,6 +144,7 @@ class TaskWalk:
                 generation=self._task.generation,
                 resources=self._resources,
                 keep=keep,
+                secrets=self._secrets_to_check(),
             )
             try:
                 answer = await calls.provision(
@@ -155,6 +162,11 @@ class TaskWalk:
         self._tail_new_nodes()
         self._move(Status.RUNNING)
         return None
+
+    def _secrets_to_check(self) -> list[dict[str, SealedSecret]]:
+        """The task's own; before the job's first node those of all tasks, so that what can never start never begins."""
+        later = self._later if self._task.generation == 1 else []
+        return [each for each in (self._secrets, *(task.sealed_secrets for task in later)) if each]
 
     async def _run_once(self) -> Decision:
         """One call of `run_task`: as many attempts as its RetryPolicy restarts."""
@@ -179,6 +191,8 @@ class TaskWalk:
             restart_nodes=task.restart_nodes,
             num_gpus_per_node=self._spec.resources.gpus_per_node,
             settings=self._settings,
+            secrets=self._secrets,
+            earlier_outputs=self._state.earlier_outputs(self._index),
         )
         in_place = 0 if task.restart_nodes == "replace" else left
         summary = f"{self._of}: attempt {before + 1}, restart {task.restarts}/{task.max_restarts}"
@@ -189,6 +203,7 @@ class TaskWalk:
                 raise
             end, ledger = run_end.of_error(error)
         task.take(ledger)
+        self._state.bound_outputs(self._index)
         self._interruptions = 0 if task.ledger.last_attempt > before else self._interruptions + 1
         return decide(policy, task.ledger, end)
 
@@ -279,6 +294,7 @@ class TaskWalk:
                 node=node,
                 first_attempt=self._first_to_tail(),
                 settings=self._settings,
+                secrets=self._secrets,
             )
             self._tails[node.node_id] = calls.tail_logs(request, f"{self._of}: logs of node {node.rank}")
 

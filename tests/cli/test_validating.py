@@ -102,10 +102,56 @@ def test_what_is_wrong_with_a_variable_is_told_by_where_it_was_given(job: Path, 
         assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("command", ["validate", "launch"])
-def test_secrets_are_refused_by_name(job: Path, command: str) -> None:
-    with pytest.raises(UsageError, match="secrets are not supported in this version"):
-        invoke(command, str(job), "--secret", "TOKEN=x")
+def secrets(*arguments: str) -> list[dict[str, str]]:
+    tasks = json.loads(invoke("validate", "--json", *arguments).stdout)["tasks"]
+    return [task.get("secrets", {}) for task in tasks]
+
+
+def test_secrets_are_every_tasks_and_shown_as_stars(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / ".secrets"
+    file.write_text("B=canary-in-file\n")
+    monkeypatch.setenv("C", "canary-of-the-caller")
+    given = (str(job), "--secret", "A1=canary-given", "--secret-file", str(file), "--secret", "C")
+    assert secrets(*given) == [{"A1": "***", "B": "***", "C": "***"}] * 2
+    plan = invoke("validate", *given)
+    assert "secrets of task 1/2 one: " in plan.stdout
+    assert "A1=***" in plan.stdout
+    for shown in (plan, invoke("validate", "--json", *given)):
+        assert "canary" not in shown.output
+    assert not list(tmp_path.rglob("secrets.keys*"))
+
+
+def test_what_is_wrong_with_a_secret_is_told_without_its_value(job: Path, tmp_path: Path) -> None:
+    file = tmp_path / ".secrets"
+    file.write_text("A1=canary\nTOWLINE_X=canary\n")
+    given = {
+        ("--secret", "1A=canary"): "--secret 1A: is no name of an environment variable",
+        ("--secret", "=canary"): "--secret: write K=VALUE; the name is missing",
+        ("--secret", "NOT_SET_HERE"): "--secret NOT_SET_HERE: has no value here",
+        ("--secret", "X=canary", "--env", "X=canary"): "--secret X: is in envs too",
+        ("--secret-file", str(file)): f"--secret-file {file}:2: TOWLINE_X: begins with TOWLINE_",
+        ("--secret-file", str(tmp_path / "none")): f"--secret-file {tmp_path}/none: No such file",
+    }
+    for arguments, said in given.items():
+        with pytest.raises(UsageError) as refused:
+            invoke("validate", str(job), *arguments)
+        assert str(refused.value).startswith(said)
+        assert "canary" not in str(refused.value)
+
+
+def test_a_secret_that_is_too_short_to_be_masked_is_said(job: Path) -> None:
+    assert "secret A1 is too short to be masked in logs" in invoke("validate", str(job), "--secret", "A1=abc").stderr
+    assert "too short" not in invoke("validate", str(job), "--secret", "A1=abcd").stderr
+
+
+def test_where_the_workers_are_elsewhere_their_public_key_is_needed(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "elsewhere:7233")
+    with pytest.raises(UsageError, match="set TOWLINE_SECRETS_PUBLIC_KEY to the public key of the workers"):
+        invoke("validate", str(job), "--secret", "A1=abcd")
+    monkeypatch.setenv("TOWLINE_SECRETS_PUBLIC_KEY", "towline-private-" + "A" * 43 + "=")
+    with pytest.raises(UsageError, match="TOWLINE_SECRETS_PUBLIC_KEY: must be a public key, .* not a private key"):
+        invoke("validate", str(job), "--secret", "A1=abcd")
+    assert invoke("validate", str(job)).exit_code == 0
 
 
 def test_all_problems_are_said_at_once_with_file_line_and_key(tmp_path: Path) -> None:

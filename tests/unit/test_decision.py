@@ -64,6 +64,7 @@ TABLE = [
     (3, [], "NEVER_HEARD_OF", Step.FINISH, Status.FAILED_CONTROLLER),
     (3, [], Failure.NO_CAPACITY, Step.RESUME, None),
     (3, [], Failure.PROVIDER_UNAVAILABLE, Step.RESUME, None),
+    (3, [], Failure.SECRET_UNREADABLE, Step.RESUME, None),
 ]
 
 

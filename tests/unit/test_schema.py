@@ -9,7 +9,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from towline.contract import SealedSecret
 from towline.errors import InvalidJob
+from towline.laying_over import SecretSource
 from towline.loading import load_job
 from towline.schema import json_schema
 
@@ -22,6 +24,7 @@ VALID = [
     "name: a\n---\nrun: x",
     "name: a\nexecution: serial\n---\nrun: x",
     "run: x\nenvs: {A: 1, B: on, C: 1.5, D: text}",
+    "run: x\nsecrets: {A: 1, B: on, C: 1.5, D: text}",
     "run: x\nnum_nodes: 1",
     "run: x\nresources: {cpus: 2, memory: 16+, disk_size: 100GB, accelerators: 'A100:8', ports: 8080-8090}",
     "run: x\nresources: {cpus: 4.5, ports: [80, '90'], accelerators: {A100: 8}, use_spot: true, labels: {a: b}}",
@@ -43,6 +46,9 @@ INVALID = [
     "run: x\nenvs: [A]",
     "run: x\nenvs: {A: [b]}",
     "run: x\nenvs: {1A: b}",
+    "run: x\nsecrets: [A]",
+    "run: x\nsecrets: {A: [b]}",
+    "run: x\nsecrets: {TOWLINE_A: b}",
     "run: x\nenvs: {TOWLINE_A: b}",
     "run: x\nresources: []",
     "run: x\nresources: {cpu: 2}",
@@ -93,7 +99,7 @@ def test_every_example_fits(path: Path) -> None:
 
 @pytest.mark.parametrize("text", VALID)
 def test_what_is_a_job_fits(text: str) -> None:
-    load_job(text.encode(), "job.yaml")
+    load_job(text.encode(), "job.yaml", secrets=SecretSource(seal=lambda name, value: SealedSecret("QQ==", "0" * 16)))
     assert fits(text)
 
 

@@ -189,7 +189,7 @@ def test_a_key_in_the_wrong_place_is_told_where_it_belongs(raw: dict[str, Any], 
 @pytest.mark.parametrize(
     "key",
     [
-        "workdir", "file_mounts", "secrets", "storage_mounts", "service", "config", "experimental", "inputs", "outputs",
+        "workdir", "file_mounts", "storage_mounts", "service", "config", "experimental", "inputs", "outputs",
         "event_callback", "pool", "volumes",
     ],
 )  # fmt: skip

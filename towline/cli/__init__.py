@@ -7,6 +7,7 @@ import click
 from towline import __version__
 from towline.cli.border import Commands, guarded, leave, prepare_streams
 from towline.cli.jobs import cancel, queue, status
+from towline.cli.keys import codec_server, keygen
 from towline.cli.launching import launch, schema, validate
 from towline.cli.logs import logs
 from towline.cli.nodes import check, nodes
@@ -24,7 +25,22 @@ def towline() -> None:
     """
 
 
-for _command in (launch, validate, queue, status, logs, cancel, nodes, up, down, worker, check, schema):
+for _command in (
+    launch,
+    validate,
+    queue,
+    status,
+    logs,
+    cancel,
+    nodes,
+    up,
+    down,
+    worker,
+    check,
+    schema,
+    keygen,
+    codec_server,
+):
     towline.add_command(_command)
 
 

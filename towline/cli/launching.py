@@ -13,9 +13,11 @@ import click
 from towline.cli.session import command_line, configuration, connect, print_json, run, say, start_stack
 from towline.cli.session import job_id as job_id_type
 from towline.errors import UsageError
+from towline.hiding import hidden
 
 if TYPE_CHECKING:
     from towline.config import Config
+    from towline.sealing import Sealer
     from towline.spec import JobSpec
 
 
@@ -26,7 +28,14 @@ def _job_options(command: Any) -> Any:
             "--env", "envs", multiple=True, metavar="K[=V]", help="For all tasks; K alone takes the caller's."
         ),
         click.option("--env-file", type=click.Path(path_type=Path), help="Lines of K=V, for all tasks."),
-        click.option("--secret", "secrets", multiple=True, metavar="K[=V]", help="Not supported in this version."),
+        click.option(
+            "--secret",
+            "secrets",
+            multiple=True,
+            metavar="K[=V]",
+            help="For all tasks, sealed; K alone takes the caller's.",
+        ),
+        click.option("--secret-file", type=click.Path(path_type=Path), help="Lines of K=V, for all tasks, sealed."),
         click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output."),
     ):
         command = option(command)
@@ -46,9 +55,12 @@ def launch(
     envs: tuple[str, ...],
     env_file: Path | None,
     secrets: tuple[str, ...],
+    secret_file: Path | None,
     as_json: bool,
 ) -> int:
     """Validate FILE, submit it, follow the logs. The exit code is the job's."""
+    from towline.sealing import Sealer
+
     config = configuration()
     if job_id is not None:
         from towline.client import check_job_id
@@ -56,7 +68,9 @@ def launch(
         check_job_id(job_id)
     progress = _Progress()
     try:
-        job = _load(file, name, envs, env_file, secrets)
+        job = _load(
+            file, name, _Given("--env", envs, env_file), _Given("--secret", secrets, secret_file), Sealer(config)
+        )
         run(_check_offers(config, job))
         address = None if config.temporal_configured else start_stack(config).address
         return run(_launch(config, address, job, job_id, detach, as_json, progress))
@@ -90,13 +104,18 @@ def validate(
     envs: tuple[str, ...],
     env_file: Path | None,
     secrets: tuple[str, ...],
+    secret_file: Path | None,
     as_json: bool,
 ) -> int:
     """Check FILE without submitting it; --json prints the workflow's input."""
-    job = _load(file, name, envs, env_file, secrets)
-    run(_check_offers(configuration(), job))
+    from towline.sealing import Sealer
+
+    config = configuration()
+    seal = Sealer(config, only_checking=True)
+    job = _load(file, name, _Given("--env", envs, env_file), _Given("--secret", secrets, secret_file), seal)
+    run(_check_offers(config, job))
     if as_json:
-        print_json(job.to_input())
+        print_json(hidden(job.to_input()))
     else:
         from towline.cli.render import plan
 
@@ -113,36 +132,45 @@ def schema() -> int:
     return 0
 
 
-def _load(
-    file: Path, name: str | None, envs: tuple[str, ...], env_file: Path | None, secrets: tuple[str, ...]
-) -> JobSpec:
+@dataclass(frozen=True)
+class _Given:
+    """What was given of one kind, `--env` or `--secret`: on the command line, and in a file."""
+
+    option: str
+    pairs: tuple[str, ...]
+    file: Path | None
+
+    def values(self) -> dict[str, str]:
+        """The file's, with the command line's laid over it. No value is ever told."""
+        values = _from_file(f"{self.option}-file", self.file) if self.file else {}
+        for each in self.pairs:
+            key, given, value = each.partition("=")
+            if not given and key:
+                if key not in os.environ:
+                    raise UsageError(f"{self.option} {key}: has no value here; give {self.option} {key}=VALUE")
+                value = os.environ[key]
+            if not key:
+                raise UsageError(f"{self.option}: write K=VALUE; the name is missing")
+            values[key] = value
+        return values
+
+
+def _load(file: Path, name: str | None, envs: _Given, secrets: _Given, seal: Sealer) -> JobSpec:
+    from towline.laying_over import SecretSource
     from towline.loading import load_job
 
-    if secrets:
-        raise UsageError("secrets are not supported in this version; leave out --secret")
     try:
         data = file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
-    return load_job(data, str(file), name=name, envs=_environment(envs, env_file))
+    source = SecretSource(secrets.values(), os.environ, seal)
+    job = load_job(data, str(file), name=name, envs=envs.values(), secrets=source)
+    for each in sorted(seal.too_short_to_mask):
+        say(f"secret {each} is too short to be masked in logs: do not print it")
+    return job
 
 
-def _environment(envs: tuple[str, ...], env_file: Path | None) -> dict[str, str]:
-    """--env-file, with --env laid over it."""
-    values = _from_file(env_file) if env_file else {}
-    for each in envs:
-        key, given, value = each.partition("=")
-        if not given and key:
-            if key not in os.environ:
-                raise UsageError(f"--env {key}: has no value here; give --env {key}=VALUE")
-            value = os.environ[key]
-        if not key:
-            raise UsageError("--env: write K=VALUE; the name is missing")
-        values[key] = value
-    return values
-
-
-def _from_file(path: Path) -> dict[str, str]:
+def _from_file(option: str, path: Path) -> dict[str, str]:
     """The file's variables, read by python-dotenv; but what that would skip with a warning is refused."""
     from dotenv.parser import parse_stream
 
@@ -151,17 +179,17 @@ def _from_file(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"--env-file {path}: is not UTF-8 text (byte {error.start})") from None
+        raise UsageError(f"{option} {path}: is not UTF-8 text (byte {error.start})") from None
     except OSError as error:
-        raise UsageError(f"--env-file {path}: {error.strerror}") from None
+        raise UsageError(f"{option} {path}: {error.strerror}") from None
     values: dict[str, str] = {}
     for each in parse_stream(io.StringIO(text)):
         line = each.original.line
         if each.error or (each.key is not None and each.value is None):
-            raise UsageError(f"--env-file {path}:{line}: write NAME=VALUE")
+            raise UsageError(f"{option} {path}:{line}: write NAME=VALUE")
         if each.key is not None and each.value is not None:
             for name, problem in env_problems({each.key: each.value}).items():
-                raise UsageError(f"--env-file {path}:{line}: {name}: {problem}")
+                raise UsageError(f"{option} {path}:{line}: {name}: {problem}")
             values[each.key] = each.value
     return values
 

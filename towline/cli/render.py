@@ -9,6 +9,7 @@ from rich.text import Text
 
 from towline.cli.session import command_line, plain
 from towline.cli.table import Column, Screen, print_table
+from towline.hiding import HIDDEN
 from towline.status import Status
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def _task_view(screen: Screen, task: dict[str, Any], total: int) -> None:
             Column("REASON", [each["reason"] for each in attempts], least=12, expendable=1),
         ]
         print_table(columns, _styled)
+    for key, value in task.get("outputs", {}).items():
+        screen.print(Text(plain(f"  output {key}={value}"), overflow="fold"))
     if nodes:
         columns = [
             Column("NODE", [each["node_id"] for each in nodes]),
@@ -141,6 +144,10 @@ def plan(job: JobSpec) -> None:
     ]
     Screen().print(Text(f"job {plain(job.name)}: {len(tasks)} task{'' if len(tasks) == 1 else 's'}"))
     print_table(columns)
+    for index, task in enumerate(tasks):
+        if task.secrets:
+            shown = " ".join(f"{name}={HIDDEN}" for name in task.secrets)
+            Screen().print(Text(f"secrets of task {index + 1}/{len(tasks)} {plain(task.name)}: {plain(shown)}"))
 
 
 def _styled(column: str, cell: str) -> Text:

@@ -12,7 +12,7 @@ import re
 import secrets
 import shlex
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
@@ -33,11 +33,13 @@ _INSTALL = (
 
 @dataclass(frozen=True)
 class Commands:
-    """What a task runs on a node. `envs` is the whole environment that is given to it, TOWLINE_* included."""
+    """What a task runs on a node. `envs` is the whole environment that is given to it, TOWLINE_* included, but for
+    `secrets`, which are variables too and left in no file."""
 
     setup: str | None
     run: str | None
     envs: dict[str, str]
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,10 @@ def install_command() -> str:
 
 def payload(commands: Commands) -> bytes:
     """What `ensure` reads on stdin: a tar whose last member says that it is complete."""
-    files = {"setup": commands.setup, "run": commands.run, "env": environment_file(commands.envs), "end": ""}
+    files = {"setup": commands.setup, "run": commands.run, "env": environment_file(commands.envs)}
+    if commands.secrets:
+        files["secrets"] = environment_file(commands.secrets)
+    files["end"] = ""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, text in files.items():

@@ -16,7 +16,7 @@ require_tools() {
   done
 }
 
-# ensure ATTEMPT, a tar with setup, run, env and end on stdin: start the attempt, or attach to it.
+# ensure ATTEMPT, a tar with setup, run, env, secrets and end on stdin: start the attempt, or attach to it.
 ensure() {
   require_tools
   lock_launching
@@ -37,17 +37,27 @@ ensure() {
 # anew, since after a crash of the node nobody knows which of its bytes reached the disk.
 launch() {
   [ -z "$newest" ] || end_processes "$LEFTOVERS_GRACE" # before the first attempt there is nothing to look for
+  remove_secrets
   part=$task/attempt-$1.part
   rm -rf "$part" && mkdir "$part" && tar -xf - -C "$part" || fail "cannot unpack attempt $1"
   rm "$part/end" || fail "attempt $1 arrived incomplete"
+  check_printf "$part"
   make_files "$part" || fail "cannot write to $part"
   rm -rf "$task/attempt-$1" && mv -T "$part" "$task/attempt-$1" || fail "cannot rename $part"
   start_supervisor "$1"
 }
 
+# One that is a program would have the secrets on its command line.
+check_printf() {
+  if [ -e "$1/secrets" ] && [ "$(command -v printf)" != printf ]; then
+    rm -f "$1/secrets"
+    fail "this node's sh has no printf of its own, so it cannot be given secrets; install dash, bash or busybox"
+  fi
+}
+
 # `exit.part` and `phase` are written in full now and overwritten in place later, which works on a full disk too.
 make_files() {
-  : >"$1/log" && : >"$1/lock" && : >"$1/setup.lock" && printf '%99s\n' '' >"$1/exit.part" || return
+  : >"$1/log" && : >"$1/output" && : >"$1/lock" && : >"$1/setup.lock" && printf '%99s\n' '' >"$1/exit.part" || return
   if [ -e "$1/setup" ]; then
     echo setup >"$1/phase"
   else
@@ -75,13 +85,26 @@ supervise() {
   exec 9<>"$directory/lock" 8<>"$directory/setup.lock" || exit 1
   flock 9 && flock 8 || exit 1
   started "$directory" && exit 1
+  take_secrets || exit 1
   record_start || exit 1
+  remove_secrets
   echo started
   exec >/dev/null 2>&1 7>&-
   run_phases
   await_last_words
   until record_exit; do sleep 1; done
 }
+
+# From here on the secrets are in this process's memory alone. A shell variable is neither in its command line nor in
+# its environment; each script gets them through a pipe. (A here-document is a file in some shells, and a disk may be
+# full.)
+take_secrets() {
+  secrets=
+  [ ! -e "$directory/secrets" ] || secrets=$(cat "$directory/secrets")
+}
+
+# Whatever a crash left behind, too.
+remove_secrets() { rm -f "$task"/attempt-*/secrets; }
 
 record_start() {
   started_at=$(now)
@@ -109,15 +132,22 @@ run_script() {
     code=143 # as if SIGTERM had come a moment later
     return
   fi
-  (
-    exec 9<&- 8<&-
-    umask "$users_umask"
-    mkdir -p "$HOME/sky_workdir" && cd "$HOME/sky_workdir" || exit 1
-    [ -e "$HOME/towline_workdir" ] || [ -L "$HOME/towline_workdir" ] || ln -s sky_workdir "$HOME/towline_workdir"
-    export "TOWLINE_MARK=$mark" PYTHONUNBUFFERED=1
-    exec setsid bash --norc -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
-  ) </dev/null >>"$directory/log" 2>&1
+  if [ -z "$secrets" ]; then
+    (become "$1") </dev/null
+  else
+    { exec 9<&- 8<&- && printf '%s\n' "$secrets"; } | become "$1"
+  fi
   code=$?
+}
+
+# become NAME, with the secrets on stdin, if there are any. Called in a process of its own.
+become() {
+  exec 3<&0 9<&- 8<&- </dev/null >>"$directory/log" 2>&1
+  umask "$users_umask"
+  mkdir -p "$HOME/sky_workdir" && cd "$HOME/sky_workdir" || exit 1
+  [ -e "$HOME/towline_workdir" ] || [ -L "$HOME/towline_workdir" ] || ln -s sky_workdir "$HOME/towline_workdir"
+  export "TOWLINE_MARK=$mark" "TOWLINE_OUTPUT=$directory/output" PYTHONUNBUFFERED=1
+  exec setsid bash --norc -c "$become_script" bash "$mark" "$directory/env" "$directory/$1" "$(command -v bash)"
 }
 
 # The environment is read by bash. What it treats as a number or computes itself is first made an ordinary variable; one
@@ -125,6 +155,8 @@ run_script() {
 become_script='
   unset -v OPTIND RANDOM SRANDOM SECONDS EPOCHSECONDS LINENO HISTCMD BASHPID BASH_SUBSHELL BASH_ARGV0 2>/dev/null
   [ ! -e "$2" ] || . "$2" 2>/dev/null
+  . /proc/self/fd/3 2>/dev/null
+  exec 3<&-
   export "TOWLINE_MARK=$1"
   exec "$4" "$3"'
 

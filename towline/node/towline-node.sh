@@ -8,6 +8,8 @@
 #   launch.lock       held by whoever launches or closes, and by a supervisor until it can be attached to
 #   closed            the task is closed: no attempt starts any more
 #   attempt-<n>/      setup run env   what the user wants run (each may be absent)
+#                     secrets         variables that are to be in no file: gone before the attempt counts as started
+#                     output          what the task hands on, "KEY=VALUE" lines that it writes itself
 #                     log             what it printed; appended to by the attempt's processes themselves
 #                     pid             "PID START_TIME STARTED_AT" of the supervisor; absent: nothing was ever started
 #                     boot            the boot of the node in which it was started
@@ -48,7 +50,14 @@ close() {
     [ -e "$directory/log" ] || : >"$directory/log"
     record_exit || fail "cannot write to $directory"
   fi
+  remove_secrets
   exec 7>&-
+}
+
+# output ATTEMPT MOST: the first bytes of what it hands on.
+output() {
+  begin_answer
+  [ ! -f "$task/attempt-$1/output" ] || head -c "$2" "$task/attempt-$1/output"
 }
 
 size() {
@@ -65,6 +74,7 @@ case $command in
   follow) follow "$1" "$2" ;;
   next) next "$1" ;;
   size) size "$1" ;;
+  output) output "$1" "$2" ;;
   close)
     close
     begin_answer
