@@ -1,7 +1,7 @@
 # `make check` is everything that a change has to pass. The virtual environment is the one that `bash tests/run` makes.
 BIN = .venv/bin/
 
-.PHONY: check format lint types imports test
+.PHONY: check format lint types imports test soak
 
 check: lint types imports test
 
@@ -21,3 +21,8 @@ imports:
 
 test:
 	bash tests/run
+
+# Random faults over many jobs: make soak MINUTES=20 SEED=7
+MINUTES ?= 20
+soak:
+	$(BIN)python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -27,8 +27,8 @@ class NodeActivities:
 
     @activity.defn(name=Activity.PROVISION)
     async def provision(self, request: ProvisionInput) -> ProvisionResult:
-        """All nodes of the task; the ones already held stay. Retryable while there is no capacity. A cancel waits for
-        the create in flight, so that what it made is tagged and `release` finds it."""
+        """All nodes of the task; the ones already held stay. Retryable while there is no capacity. A cancel goes on
+        once what a create in flight has made can be found, so that `release` finds it."""
         shown = {"phase": "provisioning", "generation": request.generation}
         async with beating(lambda: shown):
             try:
@@ -72,7 +72,7 @@ class NodeActivities:
         full: list[str] = []
         for request, offer in choices:
             try:
-                return await _uncut(self._providers.get(offer.provider), tag, request, offer)
+                return await self._providers.get(offer.provider).create(tag, request, offer)
             except NoCapacity as error:
                 full.append(str(error))
         raise NoCapacity("; ".join(dict.fromkeys(full)))
@@ -101,15 +101,3 @@ class NodeActivities:
             rank=rank,
             generation=request.generation,
         )
-
-
-async def _uncut(provider: Provider, tag: NodeTag, request: Request, offer: Offer) -> Node:
-    """A create that a cancel does not cut in two: it is awaited to its end before the cancel goes on."""
-    task = asyncio.create_task(provider.create(tag, request, offer))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()
-        raise

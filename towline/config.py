@@ -32,6 +32,7 @@ class Config:
     graceful_shutdown_s: float
     max_activities: int
     sweep_interval_s: float
+    node_lease_s: float
     secrets_public_key: str
     secrets_private_keys: Path
     codec_keys: Path | None
@@ -52,6 +53,7 @@ class Config:
             graceful_shutdown_s=_seconds(env, "TOWLINE_GRACEFUL_SHUTDOWN", 10.0),
             max_activities=_count(env, "TOWLINE_MAX_ACTIVITIES", 4000),
             sweep_interval_s=_seconds(env, "TOWLINE_SWEEP_INTERVAL", 30.0),
+            node_lease_s=_seconds(env, "TOWLINE_NODE_LEASE", 24 * 3600.0),
             secrets_public_key=env.get("TOWLINE_SECRETS_PUBLIC_KEY") or "",
             secrets_private_keys=_path(env, "TOWLINE_SECRETS_PRIVATE_KEY_FILE", str(home / "secrets.keys")),
             codec_keys=_path(env, "TOWLINE_CODEC_KEY_FILE", "") if env.get("TOWLINE_CODEC_KEY_FILE") else None,

@@ -317,9 +317,16 @@ def to_json(message: Any) -> dict[str, Any]:
 _Message = TypeVar("_Message")
 
 
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+"""Made once for each kind: making one takes longer than a hundred messages."""
+
+
 def from_json(kind: type[_Message], data: Any) -> _Message | None:
     """The message of `kind` in `data`, fields unknown here ignored; None when it is not one."""
     try:
-        return TypeAdapter(kind).validate_python(data)
+        if kind not in _ADAPTERS:
+            _ADAPTERS[kind] = TypeAdapter(kind)
+        message: _Message = _ADAPTERS[kind].validate_python(data)
+        return message
     except ValidationError:
         return None

@@ -263,7 +263,7 @@ class Follower:
         self._done.update(logs)
         events: list[Event] = []
         for log in logs:
-            events += [LogEnded(log), _incomplete(log, "its end was never written")]
+            events += [LogEnded(log), _incomplete(log, "its end was never written; the workers' log says why")]
         return events
 
     async def _wait_for_growth(self, logs: list[LogKey]) -> None:

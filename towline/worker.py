@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -43,8 +43,9 @@ _log = logging.getLogger("towline.worker")
 _Result = TypeVar("_Result")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run a worker until SIGTERM or SIGINT; a second one ends it at once. Returns the exit code."""
+def main(arguments: list[str] | None = None, providers: ProvidersOf | None = None) -> int:
+    """Run a worker until SIGTERM or SIGINT; a second one ends it at once. `providers` makes what it gets nodes from, if
+    that is not to be `providers_of`. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="worker.py", description="A Towline worker, in the foreground.")
     parser.add_argument("--ready-file", type=Path, help="there while the worker polls; default: $TOWLINE_WORKER_READY")
     parser.add_argument("--retention-days", type=int, help="set on the namespace: how long ended jobs are kept")
@@ -53,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     _log_to_stderr()
     try:
         config = Config.from_environment()
-        asyncio.run(run(config, Path(ready_file) if ready_file else None, options.retention_days))
+        asyncio.run(run(config, Path(ready_file) if ready_file else None, options.retention_days, providers))
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -71,7 +72,10 @@ def _log_to_stderr() -> None:
 def providers_of(config: Config, ssh: SshClient) -> Providers:
     """The providers of this installation, in the order of preference."""
     pools = SshPoolProvider(config.home / "ssh_node_pools.yaml", config.home / "known_hosts", ssh)
-    return Providers([LocalProvider(config.home), pools])
+    return Providers([LocalProvider(config.home, config.node_lease_s), pools])
+
+
+ProvidersOf = Callable[[Config, SshClient], Providers]
 
 
 @dataclass(frozen=True)
@@ -84,14 +88,19 @@ class Server:
     shortcomings: list[str]
 
 
-async def run(config: Config, ready_file: Path | None = None, retention_days: int | None = None) -> None:
+async def run(
+    config: Config,
+    ready_file: Path | None = None,
+    retention_days: int | None = None,
+    providers: ProvidersOf | None = None,
+) -> None:
     """Connect, waiting for the server if need be, and work until a signal asks to stop."""
     config.make_home()
     stop = _stop_on_signals()
     server = await _unless(stop, _reach(config, retention_days))
     if server is None:
         return
-    async with building(config, server):
+    async with building(config, server, providers or providers_of):
         _log.info("working on task queue %s of namespace %s", config.task_queue, server.client.namespace)
         if ready_file:
             ready_file.touch()
@@ -133,7 +142,7 @@ async def _keep_for(client: Client, days: int) -> None:
 
 
 @asynccontextmanager
-async def building(config: Config, server: Server) -> AsyncIterator[Worker]:
+async def building(config: Config, server: Server, make_providers: ProvidersOf = providers_of) -> AsyncIterator[Worker]:
     """A running worker with everything it needs beside it."""
     from activities import JobActivities  # what only a worker needs is only imported in one
     from workflows.managed_job import ManagedJob
@@ -142,7 +151,7 @@ async def building(config: Config, server: Server) -> AsyncIterator[Worker]:
         _log.warning("%s", line)
     settings = replace(config.settings, search_attributes=not server.shortcomings)
     ssh = SshClient()
-    providers = providers_of(config, ssh)
+    providers = make_providers(config, ssh)
     store, opener = DirectoryLogStore(config.log_store), Opener(config)
     job_activities = JobActivities(providers, ssh, store, settings, server.owner, opener)
     worker = Worker(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from tests.support.system import System, statuses
+from tests.support.system import System, statuses, with_budget
 from towline.status import Status
 
 EXIT_CODES = {
@@ -110,11 +109,6 @@ async def test_leftovers_of_a_failed_attempt_are_gone_before_the_next_one_begins
     document = await system.ended(job_id)
     assert document["status"] == Status.SUCCEEDED
     assert (await system.log(job_id, attempt=2)) == b"1\n"
-
-
-def with_budget(budget: int, **task: Any) -> dict[str, Any]:
-    """A task with `max_restarts_on_errors`."""
-    return {**task, "resources": {"job_recovery": {"max_restarts_on_errors": budget}}}
 
 
 async def test_first_middle_and_last_task_restart_in_one_stream_and_a_failed_setup_restarts_too(system: System) -> None:

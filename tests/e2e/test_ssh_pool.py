@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.openssh import OpenSsh, open_ssh
-from tests.support.system import System, until
+from tests.support.system import System, pool_of, until
 from towline.status import Status
 
 POOL = {"infra": "ssh/lab"}
@@ -21,15 +20,8 @@ def host(tmp_path: Path) -> Iterator[OpenSsh]:
         yield server
 
 
-def describe_pool(system: System, *hosts: OpenSsh) -> None:
-    """Write the pool `lab` of these hosts into the system's home."""
-    entries = "".join(f"    - {{ip: 127.0.0.1, port: {host.port}, identity_file: {host.identity}}}\n" for host in hosts)
-    text = f"lab:\n  user: {getpass.getuser()}\n  hosts:\n{entries}"
-    (system.home / "ssh_node_pools.yaml").write_text(text)
-
-
 async def test_a_job_runs_on_a_host_of_the_pool_and_leaves_nothing_there(system: System, host: OpenSsh) -> None:
-    describe_pool(system, host)
+    pool_of(system, host)
     run = "echo on $HOME; nohup sleep 65432 >/dev/null 2>&1 & [ $TOWLINE_ATTEMPT = 2 ]"
     task = {"run": run, "resources": {**POOL, "job_recovery": {"max_restarts_on_errors": 1}}}
     job_id = await system.submit(task)
@@ -46,7 +38,7 @@ async def test_a_job_runs_on_a_host_of_the_pool_and_leaves_nothing_there(system:
 async def test_a_host_runs_one_task_at_a_time_and_the_next_job_gets_it_when_it_is_free(
     system: System, host: OpenSsh, tmp_path: Path
 ) -> None:
-    describe_pool(system, host)
+    pool_of(system, host)
     diary, go = tmp_path / "diary", tmp_path / "go"
     run = f"echo begin >> {diary}; until [ -e {go} ]; do sleep 0.05; done; echo end >> {diary}"
     first = await system.submit({"run": run, "resources": POOL})
@@ -69,7 +61,7 @@ async def _waits(system: System, job_id: str) -> str:
 async def test_a_host_that_is_another_machine_now_is_a_lost_node_and_nothing_is_run_there(
     system: System, host: OpenSsh, tmp_path: Path
 ) -> None:
-    describe_pool(system, host)
+    pool_of(system, host)
     diary = tmp_path / "diary"
     task = {"run": f"echo begin >> {diary}; sleep 300", "resources": {**POOL, "job_recovery": "NO_RECOVERY"}}
     job_id = await system.submit(task)
@@ -84,7 +76,7 @@ async def test_a_host_that_is_another_machine_now_is_a_lost_node_and_nothing_is_
 
 
 async def test_cut_connections_disturb_nothing(system: System, host: OpenSsh, tmp_path: Path) -> None:
-    describe_pool(system, host)
+    pool_of(system, host)
     diary, go = tmp_path / "diary", tmp_path / "go"
     run = f"echo begin >> {diary}; n=0; until [ -e {go} ]; do n=$((n+1)); echo $n; sleep 0.05; done; echo total $n"
     job_id = await system.submit({"run": run, "resources": POOL})

@@ -144,7 +144,10 @@ async def test_an_end_that_never_comes_is_waited_for_only_so_long_and_said(store
     jobs.end()
     reader = await all_of(Follower(jobs, store, "job", limit_s=0.2))
     assert reader.bytes == b"cut sho"
-    assert "log incomplete: task 1, attempt 1, node 0: its end was never written" in reader.notices
+    assert (
+        "log incomplete: task 1, attempt 1, node 0: its end was never written; the workers' log says why"
+        in reader.notices
+    )
 
 
 async def test_the_end_of_a_lost_node_is_given_up_once_the_next_attempt_writes(store: MemoryLogStore) -> None:
@@ -153,7 +156,7 @@ async def test_the_end_of_a_lost_node_is_given_up_once_the_next_attempt_writes(s
     await write(store, log(0, 2), b"found\n", end=False)
     reader = Reader(Follower(jobs, store, "job", limit_s=0.2).follow())
     await reader.until_bytes(b"lost\nfound\n")
-    assert "task 1, attempt 1, node 0: its end was never written" in reader.notices
+    assert "task 1, attempt 1, node 0: its end was never written; the workers' log says why" in reader.notices
 
 
 async def test_an_incomplete_log_is_said_with_its_reason(store: MemoryLogStore) -> None:

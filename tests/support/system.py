@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any
 import psutil
 from temporalio.client import Client
 
+from tests.support.openssh import OpenSsh
 from towline.client import JobClient
 from towline.config import Config
 from towline.server import connect, prepare
@@ -77,6 +79,8 @@ class System:
     client: Client
     queue: str
     workers: list[WorkerProcess] = field(default_factory=list)
+    worker_command: list[str] = field(default_factory=lambda: ["worker.py"])
+    extra_environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -93,6 +97,7 @@ class System:
             "TOWLINE_HEARTBEAT_INTERVAL": "0.5",
             "TOWLINE_STOP_GRACE": "3",
             "TOWLINE_SWEEP_INTERVAL": "1",
+            **self.extra_environment,
         }
 
     @property
@@ -105,15 +110,15 @@ class System:
         """The configuration that its processes have."""
         return Config.from_environment(self.environment)
 
-    async def worker(self) -> WorkerProcess:
+    async def worker(self, **environment: str) -> WorkerProcess:
         """Start a worker; returns once it polls."""
         ready = self.home / f"ready-{len(self.workers)}"
         log = self.home / f"worker-{len(self.workers)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "worker.py", "--ready-file", str(ready)],
+                [sys.executable, *self.worker_command, "--ready-file", str(ready)],
                 cwd=ROOT,
-                env=self.environment,
+                env={**self.environment, **environment},
                 stderr=output,
                 stdin=subprocess.DEVNULL,
             )
@@ -145,19 +150,34 @@ class System:
         """Submit a job and see it to its end."""
         return await self.ended(await self.submit(*tasks))
 
+    async def shows(
+        self, job_id: str, what: Callable[[dict[str, Any]], Any], words: str, limit_s: float = LIMIT_S
+    ) -> Any:
+        """Wait until the job's status document is as `what` says; returns what that returned."""
+
+        async def looked() -> Any:
+            return what(await self.jobs.status(job_id))
+
+        return await until(looked, words, limit_s)
+
     async def log(self, job_id: str, task_index: int = 0, attempt: int = 1) -> bytes:
         """What the log store has of an attempt."""
-        key = await self.jobs.log_key(job_id)
-        path = self.config.log_store / key / str(task_index) / f"attempt-{attempt}" / "node-0.log"
+        path = await self.log_path(job_id, task_index, attempt)
         return path.read_bytes() if path.exists() else b""
+
+    async def log_path(self, job_id: str, task_index: int = 0, attempt: int = 1) -> Path:
+        """Where the log store keeps that."""
+        key = await self.jobs.log_key(job_id)
+        return self.config.log_store / key / str(task_index) / f"attempt-{attempt}" / "node-0.log"
+
+    def command(self, *arguments: str) -> list[str]:
+        """A call of the command line."""
+        return [sys.executable, "-m", "towline", *arguments]
 
     async def cli(self, *arguments: str, env: dict[str, str] | None = None) -> CliResult:
         """Run the command line to its end."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "towline",
-            *arguments,
+            *self.command(*arguments),
             cwd=ROOT,
             env={**self.environment, **(env or {})},
             stdin=asyncio.subprocess.DEVNULL,
@@ -269,3 +289,17 @@ async def _try_connect(address: str) -> Client | None:
 def statuses(document: dict[str, Any]) -> list[str]:
     """The statuses of a job's tasks."""
     return [str(Status(task["status"])) for task in document["tasks"]]
+
+
+def with_budget(restarts: int, **task: Any) -> dict[str, Any]:
+    """A task with this budget of restarts."""
+    return {**task, "resources": {"job_recovery": {"max_restarts_on_errors": restarts}}}
+
+
+def pool_of(system: System, *hosts: OpenSsh, port: int | None = None) -> None:
+    """Write the pool `lab` into the home; its hosts are reached at `port`, if not at their own."""
+    entries = "".join(
+        f"    - {{ip: 127.0.0.1, port: {port or host.port}, identity_file: {host.identity}}}\n" for host in hosts
+    )
+    text = f"lab:\n  user: {getpass.getuser()}\n  hosts:\n{entries}"
+    (system.home / "ssh_node_pools.yaml").write_text(text)

@@ -36,7 +36,7 @@ ensure() {
 # Everything that is read of the payload becomes visible with one rename; an attempt that was never started is made
 # anew, since after a crash of the node nobody knows which of its bytes reached the disk.
 launch() {
-  end_processes "$LEFTOVERS_GRACE"
+  [ -z "$newest" ] || end_processes "$LEFTOVERS_GRACE" # before the first attempt there is nothing to look for
   remove_secrets
   part=$task/attempt-$1.part
   rm -rf "$part" && mkdir "$part" && tar -xf - -C "$part" || fail "cannot unpack attempt $1"

@@ -30,6 +30,7 @@ from filelock import FileLock, Timeout
 
 from towline.contract import Node, from_json
 from towline.errors import PrecheckFailed, ProviderUnavailable
+from towline.finishing import to_its_end
 from towline.processes import Identity, find, identity
 from towline.providers.protocol import (
     NodeReport,
@@ -43,7 +44,6 @@ from towline.providers.protocol import (
 )
 from towline.ssh.server import make_key
 
-LEASE_S = 24 * 3600.0
 _START_LIMIT_S = 30.0
 _END_LIMIT_S = 10.0
 _NODE_ID = re.compile(r"local-[0-9a-f]{12}")
@@ -51,12 +51,12 @@ _GIB = 1024**3
 
 
 class LocalProvider:
-    """Nodes on this machine, under `home`."""
+    """Nodes on this machine, under `home`. One that nobody has contacted for `lease_s` ends by itself."""
 
     name = "local"
     preemption_notice_s = 0.0
 
-    def __init__(self, home: Path, lease_s: float = LEASE_S) -> None:
+    def __init__(self, home: Path, lease_s: float = 24 * 3600.0) -> None:
         self._nodes = home / "nodes"
         self._keys = home / "ssh"
         self._lease_s = lease_s
@@ -78,7 +78,7 @@ class LocalProvider:
 
     async def create(self, tag: NodeTag, request: Request, offer: Offer) -> Node:
         """Start the node's process; the same tag again finds it, also when it has died since."""
-        return await asyncio.to_thread(self._create, tag, request, offer)
+        return await to_its_end(asyncio.to_thread(self._create, tag, request, offer))
 
     async def describe(self, node: Node) -> NodeReport:
         """By its process: a node is gone when that is."""

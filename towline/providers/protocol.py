@@ -128,7 +128,8 @@ class Provider(Protocol):
 
     async def create(self, tag: NodeTag, request: Request, offer: Offer) -> Node:
         """A node that can be reached by SSH. The same tag again returns the same node. Raises NoCapacity when there
-        is none now. Cancelling waits until the node is either tagged and findable or not there."""
+        is none now. A cancel takes effect as soon as the node is either in `list` or never will be, not
+        only when it has booted."""
 
     async def describe(self, node: Node) -> NodeReport:
         """The provider's own view of the node, not the network's."""

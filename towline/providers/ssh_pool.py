@@ -26,6 +26,7 @@ from towline.errors import (
     PrecheckFailed,
     ProviderUnavailable,
 )
+from towline.finishing import to_its_end
 from towline.providers.pools import Host, load_pools
 from towline.providers.protocol import (
     NodeReport,
@@ -114,7 +115,7 @@ class SshPoolProvider:
         notes = []
         for host, holder in zip(hosts, answers, strict=True):
             if holder is None:
-                holder = await self._claim_or_error(host, tag)
+                holder = await to_its_end(self._claim_or_error(host, tag))
             if holder == tag:
                 return self._node(host, tag)
             notes.append(holder if isinstance(holder, str) else _held(host, holder))
