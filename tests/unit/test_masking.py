@@ -29,12 +29,13 @@ def masked(mask: Mask, chunks: list[bytes]) -> bytes:
 ALPHABET = st.lists(st.sampled_from(b"abc."), max_size=60).map(bytes)
 
 
+@settings(deadline=None)
 @given(st.lists(ALPHABET, max_size=8))
 def test_the_result_is_the_same_however_the_stream_is_cut(chunks: list[bytes]) -> None:
     assert masked(Mask(SECRETS), chunks) == reference(b"".join(chunks), SECRETS)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(ALPHABET, st.integers(0, 60))
 def test_whoever_resumes_at_any_offset_writes_the_same_bytes(data: bytes, offset: int) -> None:
     mask = Mask(SECRETS)
@@ -44,6 +45,7 @@ def test_whoever_resumes_at_any_offset_writes_the_same_bytes(data: bytes, offset
     assert resumed == reference(data, SECRETS)[offset:]
 
 
+@settings(deadline=None)
 @given(ALPHABET, ALPHABET)
 def test_what_has_been_given_out_never_has_to_be_taken_back(before: bytes, after: bytes) -> None:
     given_out = Mask(SECRETS).stream().feed(before)
