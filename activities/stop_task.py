@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.failures import failure
 from activities.heartbeat import beating
@@ -14,17 +15,22 @@ from towline.contract import (
     AttemptRecord,
     AttemptStatus,
     Cause,
+    Failure,
     Ledger,
     Node,
     StopTaskInput,
     StopTaskResult,
 )
-from towline.errors import ConnectionLost, HostKeyChanged
+from towline.errors import ConnectionLost, HostKeyChanged, TowlineError
 from towline.ledger import record
 from towline.providers.protocol import NodeState
 from towline.providers.registry import Providers
 from towline.ssh.client import SshClient
 from towline.supervision import NodeAttempt, NodeTask
+from towline.text import shorten
+
+_PATIENCE_S = 30.0
+_PAUSE_S = 1.0
 
 
 class StopTaskActivity:
@@ -36,7 +42,8 @@ class StopTaskActivity:
 
     @activity.defn(name=Activity.STOP_TASK)
     async def stop_task(self, request: StopTaskInput) -> StopTaskResult:
-        """Retryable while a node that lives cannot be reached; a node that is gone has nothing to stop."""
+        """A node that is gone has nothing to stop. Final when a node that lives could not be reached for as long as
+        this looked; the time in which no worker lived does not count."""
         async with beating(lambda: {"phase": "stopping", "nodes": [node.node_id for node in request.nodes]}):
             try:
                 ledgers = await asyncio.gather(*(self._stop(request, node) for node in request.nodes))
@@ -45,6 +52,18 @@ class StopTaskActivity:
         return StopTaskResult(max(ledgers, key=lambda ledger: ledger.last_attempt, default=request.ledger))
 
     async def _stop(self, request: StopTaskInput, node: Node) -> Ledger:
+        clock = asyncio.get_running_loop().time
+        limit = clock() + request.settings.stop_grace_s + _PATIENCE_S
+        while True:
+            try:
+                return await self._try_to_stop(request, node)
+            except TowlineError as error:
+                if clock() > limit:
+                    text = shorten(f"node {node.node_id} could not be told to stop: {error}")
+                    raise ApplicationError(text, type=Failure.PROVIDER_UNAVAILABLE, non_retryable=True) from error
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _try_to_stop(self, request: StopTaskInput, node: Node) -> Ledger:
         provider = self._providers.get(node.provider)
         try:
             async with self._ssh.connect(provider.access(node)) as connection:

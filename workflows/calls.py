@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     )
 
 _WITHOUT_END = timedelta(days=3650)
+_MOST_STOPS = 20  # workers that die, or a bug of ours: neither may keep nodes for ever
 _LOST_RELEASE_LIMIT = timedelta(minutes=2)
 _RESTART_BACKOFF = timedelta(seconds=1)
 _LONGEST_RESTART_BACKOFF = timedelta(seconds=60)
@@ -100,21 +101,25 @@ def tail_logs(request: TailLogsInput, summary: str) -> ActivityHandle[Any]:
         start_to_close_timeout=_WITHOUT_END,
         heartbeat_timeout=_heartbeat(request.settings),
         cancellation_type=ActivityCancellationType.TRY_CANCEL,
-        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5)),
     )
 
 
 def stop_task(request: StopTaskInput, call: int, summary: str) -> ActivityHandle[Any]:
-    """Bounded: what cannot be stopped on the node goes away with the node."""
-    limit = timedelta(seconds=request.settings.stop_grace_s + 30)
+    """Bounded by itself, so that only the time counts in which a worker tried; what cannot be stopped on the node goes
+    away with the node."""
     return workflow.start_activity(
         Activity.STOP_TASK,
         request,
         activity_id=f"{request.task_index}-stop_task-{call}",
         summary=summary,
-        schedule_to_close_timeout=limit,
+        start_to_close_timeout=timedelta(minutes=15),
         heartbeat_timeout=_heartbeat(request.settings),
-        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5)),
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(seconds=1),
+            maximum_interval=timedelta(seconds=5),
+            maximum_attempts=_MOST_STOPS,
+        ),
     )
 
 

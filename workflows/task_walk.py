@@ -85,7 +85,7 @@ class TaskWalk:
         try:
             end = await self._noting_cancel(self._walk(), pass_on=True)
         except (asyncio.CancelledError, ActivityError) as error:
-            end = _cut_short(error)
+            end = _cut_short(error, self.cancelled)
         if end is None:
             self.to_be_continued = True
             return
@@ -151,7 +151,7 @@ class TaskWalk:
                     request, self._settings, f"{self._of}: provision", calls.priority(self._spec.resources.priority)
                 )
             except ActivityError as error:
-                if is_cancelled_exception(error):
+                if self.cancelled or is_cancelled_exception(error):
                     raise
                 return _provision_failed(error)
             result = from_json(ProvisionResult, answer)
@@ -258,12 +258,21 @@ class TaskWalk:
     async def _drain(self) -> None:
         """Wait, bounded, until every tail has brought its node's last byte to the log store."""
         tails = list(self._tails.values())
-        limit = timedelta(seconds=self._settings.drain_limit_s)
+        while not await self._drained(tails):
+            workflow.logger.warning("no worker lived while logs were drained; waiting once more")
+        self._cancel_tails()
+
+    async def _drained(self, tails: list[ActivityHandle[Any]]) -> bool:
+        """False when the time is up, and this comes so late that nobody can have been reading. It takes a heartbeat
+        timeout until a worker that died is noticed."""
+        patience = timedelta(seconds=self._settings.heartbeat_timeout_s)
+        limit, began = timedelta(seconds=self._settings.drain_limit_s) + patience, workflow.now()
         try:
             await workflow.wait_condition(lambda: all(tail.done() for tail in tails), timeout=limit)
         except TimeoutError:
             workflow.logger.warning("logs were not drained within %s", limit)
-        self._cancel_tails()
+            return workflow.now() - began <= limit + patience
+        return True
 
     async def _release(self, keep: list[str]) -> None:
         self._calls += 1
@@ -350,9 +359,10 @@ def _outcome_is_known(tail: asyncio.Future[Any]) -> None:
         tail.exception()
 
 
-def _cut_short(error: asyncio.CancelledError | ActivityError) -> Decision:
-    """The end of a walk that did not come to a decision: by a cancel, or by an activity that can never succeed."""
-    if is_cancelled_exception(error):
+def _cut_short(error: asyncio.CancelledError | ActivityError, cancelled: bool) -> Decision:
+    """The end of a walk that did not come to a decision: by a cancel, or by an activity that can never succeed. An
+    activity that fails while it is asked to cancel is not tried again, so its failure means the cancel."""
+    if cancelled or is_cancelled_exception(error):
         return Decision(Step.FINISH, "cancelled", Status.CANCELLED)
     cause = error.cause if isinstance(error, ActivityError) else error
     return Decision(Step.FINISH, f"an activity failed for good: {cause}", Status.FAILED_CONTROLLER)

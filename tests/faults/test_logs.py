@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -112,6 +114,27 @@ async def test_a_child_that_holds_the_log_open_holds_nobody_up(idle: System) -> 
     assert processes_of_job(await idle.jobs.log_key(job_id)) == []
 
 
+@pytest.mark.parametrize(("place", "code"), [("before-stop", 4), ("before-log-end", 0)])
+async def test_the_end_of_a_log_waits_for_as_long_as_no_worker_lives(
+    clouded: System, cloud: Cloud, diary: Diary, place: str, code: int
+) -> None:
+    """The limits on stopping and draining count the time in which somebody tried."""
+    clouded.extra_environment |= {"TOWLINE_DRAIN_LIMIT": "1", "TOWLINE_STOP_GRACE": "1"}
+    doomed = await clouded.worker(FAULT_AT=place)
+    job_id = await clouded.submit({"run": f"{diary.task}\nexit {code}"})
+    await diary.started()
+    await log_grows(clouded, job_id)
+    diary.let_go()
+    await until(lambda: doomed.process.poll() is not None, f"the worker dies: {place}")
+    await asyncio.sleep(34)  # the fault itself: longer than either limit
+    await clouded.worker()
+    assert (await clouded.ended(job_id))["tasks"][0]["exit_code"] == code
+    assert await clouded.log(job_id) == diary.printed()
+    end = (await clouded.log_path(job_id)).with_suffix(".end")
+    assert json.loads(end.read_text())["complete"] is True
+    assert cloud.living() == []
+
+
 async def test_a_log_that_can_never_be_read_is_marked_incomplete_and_the_task_succeeds(
     clouded: System, cloud: Cloud
 ) -> None:
@@ -176,8 +199,6 @@ async def test_a_log_store_that_has_room_again_gets_the_rest(idle: System, small
 
 async def test_followers_that_leave_take_nothing_with_them(idle: System, diary: Diary) -> None:
     """On the side of the workers: reading is from the log store, so that a follower is nothing to them."""
-    import asyncio
-
     import psutil
 
     worker = await idle.worker()

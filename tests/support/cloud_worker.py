@@ -16,6 +16,7 @@ from typing import Any
 from tests.support.cloud import Cloud, LocalMachines, Machines, OneHost, ScriptedCloud
 from towline import worker
 from towline.config import Config
+from towline.directory_log_store import DirectoryLogStore
 from towline.processes import leave
 from towline.providers.protocol import SshAccess
 from towline.providers.registry import Providers
@@ -142,6 +143,8 @@ FAULTS = {
     "launch-on-its-way": _die_while_the_launch_is_on_its_way,
     "after-launch": lambda: _wrap(NodeTask, "ensure", after=True),
     "after-the-end": lambda: _wrap(NodeTask, "watch", after=True),
+    "before-stop": lambda: _wrap(NodeTask, "stop", before=True),
+    "before-log-end": lambda: _wrap(DirectoryLogStore, "finish", before=True),
     "before-create": lambda: _wrap(ScriptedCloud, "create", before=True),
     "create-accepted": _die_with_the_create_accepted,
     "after-create": lambda: _wrap(ScriptedCloud, "create", after=True),

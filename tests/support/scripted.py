@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +64,7 @@ class Script:
     ends: dict[int, list[Ends]] = field(default_factory=dict)
     provision_errors: list[ApplicationError] = field(default_factory=list)
     provision_hangs: bool = False
+    provision_fails_when_cancelled: bool = False
     release_failures: int = 0
     tail_hangs: bool = False
     stop_fails: bool = False
@@ -112,6 +114,10 @@ class ScriptedActivities:
         self.script.closed.discard(request.task_index)
         if self.script.provision_errors:
             raise self.script.provision_errors.pop(0)
+        if self.script.provision_fails_when_cancelled:
+            with contextlib.suppress(asyncio.CancelledError):
+                await _until_cancelled()
+            raise ApplicationError("no capacity", type=Failure.NO_CAPACITY)
         if self.script.provision_hangs:
             await _until_cancelled()
         kept = {node.rank: node for node in request.keep}

@@ -115,3 +115,15 @@ async def test_a_cancel_in_the_pause_before_a_recovery_ends_the_job_at_once(dev_
         assert isinstance(caught.value.cause, CancelledError)
     assert len(script.starts) == 3
     assert script.alive == {}
+
+
+async def test_a_provision_that_fails_while_it_is_cancelled_is_a_cancel(dev_jobs: Jobs) -> None:
+    script = Script(provision_fails_when_cancelled=True)
+    async with dev_jobs.worker(script):
+        handle = await dev_jobs.start(job(0))
+        await script.event("provision").wait()
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError) as caught:
+            await handle.result()
+    assert isinstance(caught.value.cause, CancelledError)
+    assert script.starts == []
