@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from tests.support.cloud import Cloud
+from tests.support.openssh import OpenSsh
 from tests.support.oracles import Diary, processes_of_job, says
-from tests.support.system import System, until
+from tests.support.system import System, pool_of, until
 from towline.status import Status
 
 WITHIN_S = 10.0
@@ -132,3 +136,18 @@ async def test_a_cancel_while_no_worker_lives_is_carried_out_by_the_next(
     assert (await clouded.ended(job_id))["status"] == Status.CANCELLED
     assert cloud.living() == []
     assert processes_of_job(await clouded.jobs.log_key(job_id)) == []
+
+
+@pytest.mark.skipif(shutil.which("sudo") is None or os.geteuid() != 0, reason="there is no sudo, or it would ask")
+async def test_what_runs_under_sudo_on_a_machine_of_ones_own_is_gone_too(
+    idle: System, openssh: OpenSsh, tmp_path: Path
+) -> None:
+    """Such a process has neither the environment nor the user of the task; its parent has."""
+    pool_of(idle, openssh)
+    await idle.worker()
+    run = "sudo -n -u nobody sleep 76531 & sudo -n -u nobody setsid sleep 76532 & echo ready; wait"
+    job_id = await idle.submit({"run": run, "resources": {"infra": "ssh/lab"}})
+    await says(idle, job_id, b"ready")
+    await until(lambda: len(idle.processes_of("sleep 7653")) >= 4, "both run")
+    await cancelled(idle, job_id)
+    assert idle.processes_of("sleep 7653") == []
