@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.system import System, statuses, with_budget
+from tests.support.system import System, own_seconds, statuses, with_budget
 from towline.status import Status
 
 EXIT_CODES = {
@@ -95,16 +95,18 @@ async def test_a_task_sees_who_it_is_in_towlines_words_and_in_skypilots(system: 
 
 @pytest.mark.parametrize("where", ["setup", "run"])
 async def test_what_a_task_leaves_behind_holds_nothing_open_and_dies_with_its_node(system: System, where: str) -> None:
-    task = {"setup": "true", "run": "true", where: "nohup sleep 98765 >/dev/null 2>&1 & setsid sleep 98764 &\ntrue"}
+    seconds = own_seconds()
+    leaves = f"nohup sleep {seconds} >/dev/null 2>&1 & setsid sleep {seconds} &\ntrue"
+    task = {"setup": "true", "run": "true", where: leaves}
     document = await system.run(task)
     assert document["status"] == Status.SUCCEEDED
     assert system.held_nodes() == []
-    mine = str(system.home)
-    assert [each for each in system.processes_of("sleep 9876") if mine in each.environ().get("HOME", "")] == []
+    assert system.processes_of(f"sleep {seconds}") == []
 
 
 async def test_leftovers_of_a_failed_attempt_are_gone_before_the_next_one_begins(system: System) -> None:
-    run = "setsid sleep 87654 & [ $TOWLINE_ATTEMPT = 2 ] || exit 1; ps -ef | grep -c '[s]leep 87654'"
+    seconds = own_seconds()
+    run = f"setsid sleep {seconds} & [ $TOWLINE_ATTEMPT = 2 ] || exit 1; ps -ef | grep -c '[s]leep {seconds}'"
     job_id = await system.submit(with_budget(1, run=run))
     document = await system.ended(job_id)
     assert document["status"] == Status.SUCCEEDED

@@ -277,11 +277,12 @@ async def test_no_process_but_the_tasks_own_has_a_secret_in_its_environment(
     idle: System, infra: str, tmp_path: Path
 ) -> None:
     await start_worker(idle)
+    secret = f"{CANARY} {idle.queue}"  # tests beside this one have theirs in the environment of what they call
     here, go = tmp_path / "here", tmp_path / "go"
     file = write(tmp_path / "job.yaml", infra, run=f"touch {here}; until [ -e {go} ]; do sleep 0.05; done")
-    launched = await idle.cli("launch", "-d", file, "--secret", "TOKEN", env={"TOKEN": CANARY})
+    launched = await idle.cli("launch", "-d", file, "--secret", "TOKEN", env={"TOKEN": secret})
     await until(here.exists, "the task runs")
-    environments = [each for each in map(_environment_of, psutil.process_iter()) if has_canary(each)]
+    environments = [each for each in map(_environment_of, psutil.process_iter()) if secret.encode() in each]
     go.touch()
     await idle.ended(launched.out.decode().strip())
     assert environments

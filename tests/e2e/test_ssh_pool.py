@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.openssh import OpenSsh, open_ssh
-from tests.support.system import System, pool_of, until
+from tests.support.system import System, own_seconds, pool_of, until
 from towline.status import Status
 
 POOL = {"infra": "ssh/lab"}
@@ -22,7 +22,8 @@ def host(tmp_path: Path) -> Iterator[OpenSsh]:
 
 async def test_a_job_runs_on_a_host_of_the_pool_and_leaves_nothing_there(system: System, host: OpenSsh) -> None:
     pool_of(system, host)
-    run = "echo on $HOME; nohup sleep 65432 >/dev/null 2>&1 & [ $TOWLINE_ATTEMPT = 2 ]"
+    seconds = own_seconds()
+    run = f"echo on $HOME; nohup sleep {seconds} >/dev/null 2>&1 & [ $TOWLINE_ATTEMPT = 2 ]"
     task = {"run": run, "resources": {**POOL, "job_recovery": {"max_restarts_on_errors": 1}}}
     job_id = await system.submit(task)
     document = await system.ended(job_id)
@@ -31,8 +32,7 @@ async def test_a_job_runs_on_a_host_of_the_pool_and_leaves_nothing_there(system:
     assert await system.log(job_id, attempt=2) == f"on {host.home}\n".encode()
     assert not (host.home / ".towline" / "claim").exists()
     assert list(host.home.glob(".towline/*/*/attempt-*")) == []
-    mine = [each for each in system.processes_of("sleep 65432") if each.environ().get("HOME") == str(host.home)]
-    assert mine == []
+    assert system.processes_of(f"sleep {seconds}") == []
 
 
 async def test_a_host_runs_one_task_at_a_time_and_the_next_job_gets_it_when_it_is_free(

@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecutionStatus
 from tests.support.cloud import Cloud
 from tests.support.openssh import OpenSsh
 from tests.support.oracles import Diary, processes_of_job, says
-from tests.support.system import System, pool_of, until
+from tests.support.system import System, own_seconds, pool_of, until
 from towline.status import Status
 
 WITHIN_S = 10.0
@@ -68,16 +68,16 @@ async def test_a_cloud_in_trouble_keeps_a_cancel_only_as_long_as_its_deletes_do(
 
 STUBBORN = """
 trap 'echo bye; exit 0' TERM
-setsid sleep 76543 &
-(setsid sh -c 'trap "" TERM; sleep 76542; sleep 76542' &)
-nohup sleep 76541 &
+setsid sleep {0} &
+(setsid sh -c 'trap "" TERM; sleep {0}; sleep {0}' &)
+nohup sleep {0} &
 python3 -c 'import os, time
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        time.sleep(76540)
+        time.sleep({0})
     os._exit(0)
-os.wait()' 76540
+os.wait()' {0}
 echo ready
 while :; do sleep 0.1; done
 """
@@ -86,7 +86,8 @@ while :; do sleep 0.1; done
 @pytest.mark.parametrize("phase", ["setup", "run"])
 async def test_the_whole_tree_is_gone_and_its_last_words_are_kept(clouded: System, cloud: Cloud, phase: str) -> None:
     await clouded.worker()
-    job_id = await clouded.submit({"run": "true", phase: STUBBORN}, {"run": "true"})
+    seconds = own_seconds()
+    job_id = await clouded.submit({"run": "true", phase: STUBBORN.format(seconds)}, {"run": "true"})
     await says(clouded, job_id, b"ready")
     await clouded.jobs.cancel(job_id)
     await cancelled(clouded, job_id)  # the second time: it changes nothing
@@ -96,7 +97,7 @@ async def test_the_whole_tree_is_gone_and_its_last_words_are_kept(clouded: Syste
     assert b"bye" in await clouded.log(job_id)
     assert cloud.living() == []
     assert processes_of_job(await clouded.jobs.log_key(job_id)) == []
-    assert clouded.processes_of("7654") == []
+    assert clouded.processes_of(seconds) == []
     again = await clouded.cli("cancel", job_id)
     assert (again.code, "already ended" in again.err) == (0, True)
     assert (await clouded.cli("logs", job_id)).code == 103
@@ -145,9 +146,10 @@ async def test_what_runs_under_sudo_on_a_machine_of_ones_own_is_gone_too(
     """Such a process has neither the environment nor the user of the task; its parent has."""
     pool_of(idle, openssh)
     await idle.worker()
-    run = "sudo -n -u nobody sleep 76531 & sudo -n -u nobody setsid sleep 76532 & echo ready; wait"
+    seconds = own_seconds()
+    run = f"sudo -n -u nobody sleep {seconds} & sudo -n -u nobody setsid sleep {seconds} & echo ready; wait"
     job_id = await idle.submit({"run": run, "resources": {"infra": "ssh/lab"}})
     await says(idle, job_id, b"ready")
-    await until(lambda: len(idle.processes_of("sleep 7653")) >= 4, "both run")
+    await until(lambda: len(idle.processes_of(f"sleep {seconds}")) >= 4, "both run")
     await cancelled(idle, job_id)
-    assert idle.processes_of("sleep 7653") == []
+    assert idle.processes_of(f"sleep {seconds}") == []

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.providers.conftest import OWNER, Bench, a_tag
-from tests.support.system import ROOT, until
+from tests.support.system import ROOT, own_seconds, until
 from towline.errors import PrecheckFailed
 from towline.providers.local import LocalProvider
 from towline.providers.protocol import NodeState, Request
@@ -83,10 +83,11 @@ async def test_a_thousand_orphans_leave_no_zombies_and_exit_codes_stay_right(loc
 
 async def test_a_command_is_hung_up_when_its_client_goes_away(local: Bench) -> None:
     node = await local.create()
-    async with local.connected(node) as connection, connection.open("sleep 43210; sleep 43210") as stream:
-        await until(lambda: _sleeping("43210"), "the command runs")
+    seconds = own_seconds()
+    async with local.connected(node) as connection, connection.open(f"sleep {seconds}; sleep {seconds}") as stream:
+        await until(lambda: _sleeping(seconds), "the command runs")
         del stream
-    await until(lambda: not _sleeping("43210"), "the command ends with its client")
+    await until(lambda: not _sleeping(seconds), "the command ends with its client")
 
 
 def _sleeping(seconds: str) -> list[psutil.Process]:

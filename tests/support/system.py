@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import itertools
 import json
 import os
 import shutil
@@ -34,6 +35,15 @@ from towline.status import Status
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0
 HEARTBEAT_TIMEOUT_S = 3
+
+
+_marks = itertools.count()
+
+
+def own_seconds() -> str:
+    """A long time to sleep that no other process on this machine sleeps, so that tests beside this one do not find its
+    processes, nor it theirs."""
+    return f"9{os.getpid()}{next(_marks):04d}"
 
 
 def free_port() -> int:
@@ -192,7 +202,7 @@ class System:
         return [each for each in (self.home / "nodes").glob("local-*") if each.is_dir()]
 
     def processes_of(self, mark: str) -> list[psutil.Process]:
-        """Living processes of this system's nodes with `mark` in their command line."""
+        """Living processes of this machine with `mark` in their command line."""
         found = []
         for process in psutil.process_iter(["cmdline", "status"]):
             if process.info["status"] != psutil.STATUS_ZOMBIE and mark in " ".join(process.info["cmdline"] or []):
