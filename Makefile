@@ -1,7 +1,7 @@
 # `make check` is everything that a change has to pass. The virtual environment is the one that `bash tests/run` makes.
 BIN = .venv/bin/
 
-.PHONY: check format lint types imports test soak
+.PHONY: check format lint types imports test full soak
 
 check: lint types imports test
 
@@ -21,6 +21,10 @@ imports:
 
 test:
 	bash tests/run
+
+# The same with hundreds of jobs, recoveries and tasks, and outages of minutes.
+full:
+	TOWLINE_TESTS=full bash tests/run
 
 # Random faults over many jobs: make soak MINUTES=20 SEED=7
 MINUTES ?= 20

@@ -11,7 +11,6 @@ from temporalio.exceptions import ApplicationError
 from activities.failures import failure
 from activities.heartbeat import WorkerStopping, beating, until_worker_stops
 from towline.contract import Activity, Failure, TailLogsHeartbeat, TailLogsInput, from_json, to_json
-from towline.errors import LogStoreError
 from towline.log_store import LogStore
 from towline.masking import Mask
 from towline.providers.registry import Providers
@@ -19,7 +18,7 @@ from towline.sealing import Opener
 from towline.ssh.client import SshClient
 from towline.tailing import Tailing, TailProgress, last_lines
 
-_MARK_LIMIT_S = 5.0
+_TAKEN_AWAY = "the node was taken away before its last byte was read"
 
 
 class TailLogsActivity:
@@ -44,20 +43,13 @@ class TailLogsActivity:
             except asyncio.CancelledError:
                 details = activity.cancellation_details()
                 if details and details.cancel_requested:
-                    await _mark(tailing, progress.note or "the node was taken away before its last byte was read")
+                    await tailing.mark_incomplete(progress.note or _TAKEN_AWAY)
                 raise
             except WorkerStopping:
                 text = "this worker stops; the log is followed elsewhere"
                 raise ApplicationError(text, type=Failure.WORKER_SHUTDOWN) from None
             except Exception as error:  # the border to Temporal: everything becomes a typed failure
                 raise failure(error, retry_bugs=True) from error
-
-
-async def _mark(tailing: Tailing, why: str) -> None:
-    try:
-        await asyncio.wait_for(tailing.mark_incomplete(why), _MARK_LIMIT_S)
-    except (LogStoreError, TimeoutError) as error:
-        activity.logger.warning("the log could not be marked incomplete: %s", error)
 
 
 def _first_attempt(request: TailLogsInput) -> int:

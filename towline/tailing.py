@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from towline.contract import TailLogsInput
-from towline.errors import TowlineError
+from towline.errors import LogStoreError, TowlineError
 from towline.log_store import LogEnd, LogKey, LogStore
 from towline.masking import Mask
 from towline.providers.protocol import Provider
@@ -18,6 +20,8 @@ from towline.supervision import NodeTask
 RETRY_PAUSE_S = 2.0
 MOST_LAST_LINES_BYTES = 6000
 _KEPT_FOR_LAST_LINES = 16 * 1024
+_MARK_LIMIT_S = 5.0
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -63,9 +67,12 @@ class Tailing:
         self._progress = progress
         self._report = report
         self._after = progress.attempt - 1
+        self._closed = False
+        self._got_on = time.monotonic()
 
     async def run(self) -> None:
-        """Returns when the task is closed on the node and every byte of every attempt is in the log store."""
+        """Returns when the task is closed on the node and every byte of every attempt is in the log store; or when the
+        store has taken nothing for the drain limit after the task was closed: the log is marked incomplete then."""
         while True:
             try:
                 async with self._ssh.connect(self._provider.access(self._request.node)) as connection:
@@ -74,19 +81,37 @@ class Tailing:
             except TowlineError as error:
                 self._progress.note = f"{type(error).__name__}: {error}"
                 self._report()
+                if self._closed and time.monotonic() - self._got_on > self._request.settings.drain_limit_s:
+                    await self.mark_incomplete(self._progress.note)
+                    return
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def mark_incomplete(self, why: str) -> None:
-        """Say in the log store that the log being followed will not grow to its end."""
+        """Say in the log store that the log being followed will not grow to its end; a store that cannot take even
+        this is not waited for."""
+        try:
+            await asyncio.wait_for(self._mark_incomplete(why), _MARK_LIMIT_S)
+        except (LogStoreError, TimeoutError) as error:
+            _logger.warning("the log could not be marked incomplete: %s", error)
+
+    async def _mark_incomplete(self, why: str) -> None:
         log = self._log(self._progress.attempt)
         if await self._store.end(log) is None:
             await self._store.finish(log, LogEnd(await self._store.size(log), complete=False, note=why))
 
     async def _through(self, connection: Connection) -> None:
         task = NodeTask(connection, self._request.job.key, self._request.task_index)
-        while (attempt := await task.next_attempt(self._after)) is not None:
-            await self._follow(task, attempt)
-            self._after = attempt
+        try:
+            while (attempt := await task.next_attempt(self._after)) is not None:
+                await self._follow(task, attempt)
+                self._after = attempt
+        except LogStoreError:
+            await self._look_whether_closed(task)
+            raise
+
+    async def _look_whether_closed(self, task: NodeTask) -> None:
+        if not self._closed and await task.is_closed():
+            self._closed, self._got_on = True, time.monotonic()
 
     async def _follow(self, task: NodeTask, attempt: int) -> None:
         log = self._log(attempt)
@@ -98,6 +123,7 @@ class Tailing:
             kept = await self._store.append(log, offset, data)
             offset += len(data)
             self._progress.add(data, max(kept, offset))
+            self._got_on = time.monotonic()
             self._report()
         await self._store.finish(log, LogEnd(offset, complete=True))
 

@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 _Result = TypeVar("_Result")
+_TAILS_GIVE_UP_BEFORE = 10  # drain limits: a tail needs one, a worker that comes late needs a few
 
 
 class TaskWalk:
@@ -263,10 +264,11 @@ class TaskWalk:
         self._cancel_tails()
 
     async def _drained(self, tails: list[ActivityHandle[Any]]) -> bool:
-        """False when the time is up, and this comes so late that nobody can have been reading. It takes a heartbeat
-        timeout until a worker that died is noticed."""
+        """False when the time is up, and this comes so late that nobody can have been reading. A tail that gets nowhere
+        gives up by itself; this longer limit is for one that cannot, as its node or its worker is out of reach."""
         patience = timedelta(seconds=self._settings.heartbeat_timeout_s)
-        limit, began = timedelta(seconds=self._settings.drain_limit_s) + patience, workflow.now()
+        limit = timedelta(seconds=self._settings.drain_limit_s * _TAILS_GIVE_UP_BEFORE) + patience
+        began = workflow.now()
         try:
             await workflow.wait_condition(lambda: all(tail.done() for tail in tails), timeout=limit)
         except TimeoutError:

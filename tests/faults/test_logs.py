@@ -119,14 +119,14 @@ async def test_the_end_of_a_log_waits_for_as_long_as_no_worker_lives(
     clouded: System, cloud: Cloud, diary: Diary, place: str, code: int
 ) -> None:
     """The limits on stopping and draining count the time in which somebody tried."""
-    clouded.extra_environment |= {"TOWLINE_DRAIN_LIMIT": "1", "TOWLINE_STOP_GRACE": "1"}
+    clouded.extra_environment |= {"TOWLINE_DRAIN_LIMIT": "0.3", "TOWLINE_STOP_GRACE": "1"}
     doomed = await clouded.worker(FAULT_AT=place)
     job_id = await clouded.submit({"run": f"{diary.task}\nexit {code}"})
     await diary.started()
     await log_grows(clouded, job_id)
     diary.let_go()
     await until(lambda: doomed.process.poll() is not None, f"the worker dies: {place}")
-    await asyncio.sleep(34)  # the fault itself: longer than either limit
+    await asyncio.sleep(12)  # the fault itself: longer than either limit
     await clouded.worker()
     assert (await clouded.ended(job_id))["tasks"][0]["exit_code"] == code
     assert await clouded.log(job_id) == diary.printed()
@@ -138,7 +138,7 @@ async def test_the_end_of_a_log_waits_for_as_long_as_no_worker_lives(
 async def test_a_log_that_can_never_be_read_is_marked_incomplete_and_the_task_succeeds(
     clouded: System, cloud: Cloud
 ) -> None:
-    clouded.extra_environment["TOWLINE_DRAIN_LIMIT"] = "3"
+    clouded.extra_environment["TOWLINE_DRAIN_LIMIT"] = "0.3"
     await clouded.worker(FAULT_AT="broken-tail")
     job_id = await clouded.submit({"run": "echo nobody reads this"})
     document = await clouded.ended(job_id)
@@ -164,7 +164,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 async def test_a_full_log_store_holds_up_no_job_and_the_log_is_marked_incomplete(
     idle: System, small_disk: Path, diary: Diary
 ) -> None:
-    idle.extra_environment |= {"TOWLINE_LOG_STORE": str(small_disk), "TOWLINE_DRAIN_LIMIT": "5"}
+    idle.extra_environment |= {"TOWLINE_LOG_STORE": str(small_disk), "TOWLINE_DRAIN_LIMIT": "3"}
     await idle.worker()
     loud = await idle.submit({"run": "head -c 3000000 /dev/zero | tr '\\0' x; echo; exit 4"}, name="loud")
     assert (await idle.ended(loud))["tasks"][0]["exit_code"] == 4

@@ -13,16 +13,18 @@ from tests.support.cloud import Cloud
 from tests.support.openssh import OpenSsh
 from tests.support.oracles import Diary, assert_counted
 from tests.support.proxy import Proxy
+from tests.support.scale import scaled
 from tests.support.system import System, until, with_budget
 from towline.status import Status
 
 pytestmark = pytest.mark.alone
-JOBS = 300
+JOBS = scaled(some=100, full=300)
+CANCELLED = scaled(some=60, full=200)
 RESUMED_WITHIN_S = 60
 
 
 @pytest.mark.timeout(900)
-async def test_three_hundred_jobs_reconnect_after_one_cut_and_after_the_death_of_their_worker(
+async def test_hundreds_of_jobs_reconnect_after_one_cut_and_after_the_death_of_their_worker(
     crowded: System, cloud: Cloud, openssh: OpenSsh, proxy: Proxy, tmp_path: Path
 ) -> None:
     cloud.turns(proxy_port=proxy.port)
@@ -76,10 +78,10 @@ async def _all_grow(paths: list[Path], limit_s: float) -> None:
     await until(grown, "every log has grown", limit_s)
 
 
-async def test_two_hundred_jobs_cancelled_at_once_are_all_gone(
+async def test_hundreds_of_jobs_cancelled_at_once_are_all_gone(
     crowded: System, cloud: Cloud, openssh: OpenSsh, tmp_path: Path
 ) -> None:
-    diaries = [Diary(tmp_path / f"diary-{number}", pause_s=5) for number in range(200)]
+    diaries = [Diary(tmp_path / f"diary-{number}", pause_s=5) for number in range(CANCELLED)]
     await crowded.worker()
     ids = [await crowded.submit(with_budget(1, run=each.task)) for each in diaries]
     for each in diaries:
@@ -89,4 +91,4 @@ async def test_two_hundred_jobs_cancelled_at_once_are_all_gone(
     assert {document["status"] for document in documents} == {Status.CANCELLED}
     assert cloud.living() == []
     assert crowded.processes_of(str(tmp_path / "diary-")) == []
-    assert [len(each.lines("start")) for each in diaries] == [1] * 200
+    assert [len(each.lines("start")) for each in diaries] == [1] * CANCELLED

@@ -12,10 +12,12 @@ from tests.support.cloud import Cloud
 from tests.support.openssh import OpenSsh
 from tests.support.oracles import Diary, assert_counted, log_grows
 from tests.support.proxy import Proxy
+from tests.support.scale import scaled
 from tests.support.system import System, pool_of, until, with_budget
 from towline.status import Status
 
-FROZEN_S = 90  # what users met: a firewall that forgot its connections, an hour's garbage collection, a live migration
+# What users met: a firewall that forgot its connections, a garbage collection, a live migration.
+FROZEN_S = scaled(some=50, full=90)
 DETECTED_WITHIN_S = 45
 POOL = {"infra": "ssh/lab"}
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cloud import Cloud
 from tests.support.oracles import Diary, assert_counted, processes_of_job
+from tests.support.scale import full_only
 from tests.support.system import Server, System, until, with_budget
 from towline.status import Status
 
@@ -17,7 +18,12 @@ JOBS = 50
 
 
 @pytest.mark.parametrize(
-    ("away_s", "how"), [(30, signal.SIGKILL), (30, signal.SIGTERM), pytest.param(300, signal.SIGKILL, id="5 minutes")]
+    ("away_s", "how"),
+    [
+        (30, signal.SIGKILL),
+        pytest.param(30, signal.SIGTERM, marks=full_only),
+        pytest.param(300, signal.SIGKILL, id="5 minutes", marks=full_only),
+    ],
 )
 @pytest.mark.timeout(600)
 async def test_fifty_jobs_do_not_notice(

@@ -35,6 +35,7 @@ from towline.status import Status
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0
 HEARTBEAT_TIMEOUT_S = 3
+_ASKED_AGAIN = 5  # a query of an ended job takes a replay, and has 5 s for it
 
 
 _marks = itertools.count()
@@ -152,9 +153,12 @@ class System:
         return submission.job_id
 
     async def ended(self, job_id: str, limit_s: float = LIMIT_S) -> dict[str, Any]:
-        """The job's last status document, once its execution has ended."""
+        """The job's last status document, once its execution has ended and a worker has had the time to tell it."""
         await asyncio.wait_for(self.jobs.wait(job_id), limit_s)
-        return await self.jobs.status(job_id)
+        refused = 0
+        while not (document := await self.jobs.status(job_id))["tasks"] and refused < _ASKED_AGAIN:
+            refused += 1
+        return document
 
     async def run(self, *tasks: dict[str, Any]) -> dict[str, Any]:
         """Submit a job and see it to its end."""

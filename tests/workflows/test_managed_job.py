@@ -166,7 +166,7 @@ async def test_release_is_retried_until_it_is_confirmed(jobs: Jobs) -> None:
 
 
 async def test_logs_that_never_come_to_an_end_hold_nothing_up(jobs: Jobs) -> None:
-    script = Script(tail_hangs=True, settings=WorkerSettings(search_attributes=False, drain_limit_s=1.0))
+    script = Script(tail_hangs=True, settings=WorkerSettings(search_attributes=False, drain_limit_s=0.1))
     document, failure = await outcome(jobs, script, job(0))
     assert failure is None
     assert document["status"] == Status.SUCCEEDED
@@ -174,7 +174,7 @@ async def test_logs_that_never_come_to_an_end_hold_nothing_up(jobs: Jobs) -> Non
 
 
 async def test_a_tail_that_fails_for_ever_changes_no_outcome(jobs: Jobs) -> None:
-    script = Script(tail_fails=True, settings=WorkerSettings(search_attributes=False, drain_limit_s=1.0))
+    script = Script(tail_fails=True, settings=WorkerSettings(search_attributes=False, drain_limit_s=0.1))
     document, failure = await outcome(jobs, script, job(0))
     assert failure is None
     assert document["status"] == Status.SUCCEEDED
