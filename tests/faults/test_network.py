@@ -43,7 +43,7 @@ async def undisturbed(idle: System, diary: Diary, job_id: str) -> None:
 
 @pytest.mark.parametrize("how", ["packets dropped", "sshd frozen"])
 @pytest.mark.timeout(300)
-async def test_a_silence_of_ninety_seconds_is_said_and_then_forgotten(
+async def test_a_long_silence_is_said_and_then_forgotten(
     idle: System, openssh: OpenSsh, proxy: Proxy, diary: Diary, how: str
 ) -> None:
     job_id = await on_pool(idle, openssh, proxy.port, diary.task)
