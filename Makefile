@@ -1,7 +1,7 @@
 # `make check` is everything that a change has to pass. The virtual environment is the one that `bash tests/run` makes.
 BIN = .venv/bin/
 
-.PHONY: check format lint types imports test full soak
+.PHONY: check format lint types imports test full soak bench
 
 check: lint types imports test
 
@@ -30,3 +30,7 @@ full:
 MINUTES ?= 20
 soak:
 	$(BIN)python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# How close to the limit, measured here: make bench, or FIGURES="restart recovery" for some; the whole takes half an hour.
+bench:
+	$(BIN)python -m benchmarks $(FIGURES)
