@@ -28,6 +28,11 @@ def test_help_imports_nothing_that_takes_long(env: dict[str, str]) -> None:
     assert said.strip() == "[]"
 
 
+def test_a_library_that_warns_of_itself_is_not_heard(env: dict[str, str]) -> None:
+    done = run("nodes", env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"no nodes are held\n", b"")
+
+
 @pytest.mark.parametrize("name", sorted(towline.commands))
 def test_every_command_has_help(env: dict[str, str], name: str) -> None:
     done = run(name, "--help", env=env)

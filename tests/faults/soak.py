@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.support.cloud import Cloud, LocalMachines
 from tests.support.oracles import processes_of_job
 from tests.support.system import Server, System, WorkerProcess, running_system
 from towline.contract import Cause
+from towline.directory_log_store import DirectoryLogStore
+from towline.log_store import LogKey
 from towline.status import Status
 
 CALM_LIMIT_S = 420
@@ -74,6 +77,7 @@ class Soak:
     jobs: list[Job] = field(default_factory=list)
     workers: list[WorkerProcess] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
+    taken: list[tuple[str, int, float]] = field(default_factory=list)  # of which job and task a node went, and when
 
     async def storm(self, minutes: float, at_once: int) -> None:
         """Keep jobs coming, and do something to them every few seconds."""
@@ -148,9 +152,10 @@ class Soak:
         living = self.cloud.living()
         if not living:
             return
-        node_id = self.dice.choice(living).node_id
-        self.cloud.end(node_id, preempted=preempted)
-        LocalMachines(self.system.home).take_away(node_id)
+        node = self.dice.choice(living)
+        self.cloud.end(node.node_id, preempted=preempted)
+        LocalMachines(self.system.home).take_away(node.node_id)
+        self.taken.append((node.tag.job_id, node.tag.task_index, time.time()))
 
     async def server_away(self) -> None:
         """Temporal dies, and comes back."""
@@ -223,6 +228,10 @@ class Ledgers:
         for job, document in zip(self._soak.jobs, documents, strict=True):
             self.counts[document["status"]] += 1
             self._status(job, document)
+            if not document["tasks"] and job.fate:  # cut off before it could say anything of them
+                started = any(plan.diary.read_text() for plan in job.tasks)
+                self._unless(not started, job, "tells of no task, and one has started")
+                continue
             for plan, task in zip(job.tasks, document["tasks"], strict=True):
                 self._runs(job, plan, task)
                 await self._logs(job, plan, task)
@@ -272,11 +281,23 @@ class Ledgers:
             printed = file.read_bytes() if file.exists() else b""
             kept = await self._soak.system.log(job.job_id, task["index"], number)
             self.counts["log bytes"] += len(kept)
-            if each["cause"] == Cause.USER:
+            if each["cause"] == Cause.USER and not await self._cut(job, task["index"], each):
                 self._unless(kept == printed, job, f"attempt {number}: {len(printed)} bytes printed, {len(kept)} kept")
             else:
                 common = min(len(kept), len(printed))
                 self._unless(kept[:common] == printed[:common], job, f"attempt {number}: other bytes than were printed")
+
+    async def _cut(self, job: Job, task_index: int, attempt: dict[str, Any]) -> bool:
+        """Whether the node went away with what no worker had read of the attempt, and the log does not claim to be
+        complete. Such logs are counted, since there must be few."""
+        began = datetime.fromisoformat(attempt["started_at"]).timestamp()
+        of_task = [when for job_id, index, when in self._soak.taken if (job_id, index) == (job.job_id, task_index)]
+        system = self._soak.system
+        key = LogKey(await system.jobs.log_key(job.job_id), task_index, attempt["attempt"], rank=0)
+        end = await DirectoryLogStore(system.config.log_store).end(key)
+        cut = any(when > began for when in of_task) and not (end and end.complete)
+        self.counts["logs cut by a lost node"] += cut
+        return cut
 
     def _nodes(self) -> None:
         cloud = self._soak.cloud

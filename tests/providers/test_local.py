@@ -44,6 +44,17 @@ async def test_a_node_survives_the_death_of_whoever_created_it(local: Bench) -> 
     assert await local.output((await local.create()), "basename $TOWLINE_NODE") == found.node.node_id
 
 
+async def test_a_node_whose_creator_died_before_it_was_ready_comes_up_and_is_found(local: Bench) -> None:
+    dies_as_it_begins_to_wait = "import select\nselect.select = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    command = [sys.executable, "-c", CREATOR.replace("async def", dies_as_it_begins_to_wait + "async def", 1)]
+    ran = await asyncio.to_thread(subprocess.run, [*command, str(local.home), OWNER], cwd=ROOT)
+    assert ran.returncode == -signal.SIGKILL
+    await until(lambda: any(local.home.glob("nodes/local-*/ready.json")), "the node is ready")
+    node = await local.create()
+    assert (await local.provider.describe(node)).state == NodeState.RUNNING
+    assert await local.output(node, "basename $TOWLINE_NODE") == node.node_id
+
+
 async def test_a_preempted_node_is_gone_with_all_that_ran_on_it(local: Bench) -> None:
     assert isinstance(local.provider, LocalProvider)
     node = await local.create()

@@ -182,7 +182,7 @@ class OpenSshKey:
     """A key that no server knows."""
 
     def __init__(self, path: Path) -> None:
-        import asyncssh
+        from towline.ssh import asyncssh
 
         self.path = path
         asyncssh.generate_private_key("ssh-ed25519").write_private_key(path)

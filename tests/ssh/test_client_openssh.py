@@ -8,11 +8,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import asyncssh
 import pytest
 
 from tests.support.openssh import OpenSsh, open_ssh
 from towline.errors import ConnectionLost, HostKeyChanged, TowlineError
+from towline.ssh import asyncssh
 from towline.ssh.client import SshClient, translated
 
 

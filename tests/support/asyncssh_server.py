@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import asyncssh
-
 from tests.support.shells import end_all, search_path
 from towline.providers.protocol import SshAccess
+from towline.ssh import asyncssh
 
 
 class InProcessServer:

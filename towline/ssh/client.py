@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-import asyncssh
-
 from towline.errors import ConnectionLost, HostKeyChanged, NodeCommandFailed, TowlineError
 from towline.providers.protocol import SshAccess
+from towline.ssh import asyncssh
 
 MOST_HANDSHAKES_PER_HOST = 8
 """Stock sshd drops connections at random beyond ten that are not yet authenticated (MaxStartups)."""

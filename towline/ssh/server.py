@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import asyncssh
+from towline.ssh import asyncssh
 
 _BLOCK = 256 * 1024
 _SIGNALS_BY_NUMBER = {each.value: each.name.removeprefix("SIG") for each in signal.Signals}
